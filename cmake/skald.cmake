@@ -1,0 +1,44 @@
+# Helpers that keep every folder's CMakeLists.txt to a few lines.
+
+# Flags of every target: warnings, sanitizers.
+add_library(skald_flags INTERFACE)
+target_compile_options(skald_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
+target_include_directories(skald_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+if(SKALD_WERROR)
+  target_compile_options(skald_flags INTERFACE -Werror)
+endif()
+if(SKALD_SANITIZE)
+  target_compile_options(skald_flags INTERFACE -fsanitize=${SKALD_SANITIZE} -fno-omit-frame-pointer
+                                               -fno-sanitize-recover=all)
+  target_link_options(skald_flags INTERFACE -fsanitize=${SKALD_SANITIZE})
+endif()
+
+# skald_library(name SOURCES a.cc b.cc LINK target ...): one static library per folder of src/.
+function(skald_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC skald_flags ${ARG_LINK})
+endfunction()
+
+# skald_test(name SOURCES a_test.cc LINK target ...): one GoogleTest program, every case known to ctest.
+function(skald_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE skald_flags ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE SKALD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                             SKALD_FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+# skald_fuzz(name SOURCES target.cc LINK target ...): one libFuzzer program.
+function(skald_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE skald_flags ${ARG_LINK})
+endfunction()
