@@ -1,0 +1,44 @@
+// Safetensors files, mapped and strictly checked: single file or sharded index. Specification 1.1, 1.12, 1.13.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/ops.h"
+#include "model/config.h"
+
+namespace skald::model {
+
+/// A set of named tensors mapped from one file or several shards. Immutable; sources stay valid while it lives.
+class Checkpoint {
+ public:
+  /// Opens `dir/model.safetensors` or, failing that, `dir/model.safetensors.index.json` with its shards. Checks header
+  /// length, JSON, types, shape times type against length, ranges inside the file, no overlap, no duplicates.
+  /// Throws Error(model_not_found) or Error(model_invalid) naming file, tensor and byte offset.
+  static std::shared_ptr<const Checkpoint> open(const std::filesystem::path& dir);
+  virtual ~Checkpoint() = default;
+
+  virtual bool has(std::string_view name) const = 0;
+  /// The tensor, whose shape must equal `shape`. Throws Error(model_invalid) naming tensor, expected and found.
+  virtual backend::TensorSource get(std::string_view name, const std::vector<int64_t>& shape) const = 0;
+  virtual std::vector<std::string> names() const = 0;  ///< sorted
+  virtual std::vector<int64_t> shape(std::string_view name) const = 0;
+  virtual backend::Dtype dtype(std::string_view name) const = 0;
+};
+
+/// Elements of a tensor as float32, whatever its type (f32, f16, bf16).
+std::vector<float> to_floats(const backend::TensorSource& source);
+
+struct ExpectedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+/// Every tensor that a configuration implies (specification 1.12, 1.13), main file and codec.
+std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
+std::vector<ExpectedTensor> expected_codec_tensors(const CodecConfig& config);
+
+}  // namespace skald::model
