@@ -239,8 +239,9 @@ struct StoreRows {
   Lanes lanes;
 };
 
-/// out[r] = x[r].
+/// `each`: out[r] = x[r]. `last`: out[lane] = the lane's last valid row of x. `of_slot`: out[lane] = x[slot of the lane].
 struct Copy {
+  enum Rows : uint8_t { each, last, of_slot } rows = each;
   Buffer x, out;
   Lanes lanes;
 };
