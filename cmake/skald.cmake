@@ -2,7 +2,9 @@
 
 # Flags of every target: warnings, sanitizers.
 add_library(skald_flags INTERFACE)
-target_compile_options(skald_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
+target_compile_options(skald_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough
+                       # Designated initialisers are our named arguments; members left out take their defaults.
+                       -Wno-missing-field-initializers)
 target_include_directories(skald_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
 if(SKALD_WERROR)
   target_compile_options(skald_flags INTERFACE -Werror)

@@ -10,22 +10,22 @@ namespace skald {
 /// What went wrong, as a stable code. The command line maps it to an exit status, a server to an HTTP status;
 /// the table is `docs/errors.md`. New codes are added at the end.
 enum class ErrorCode {
-  internal = 0,       ///< a defect of skald itself
-  invalid_argument,   ///< an option or field is out of its range
-  invalid_text,       ///< bytes that are not the declared encoding; the message has the byte offset
-  nothing_to_speak,   ///< blank text, or text without anything that is said
-  unknown_voice,      ///< the message lists the valid names
-  unknown_language,   ///< the message lists the valid names and codes
-  text_too_long,      ///< the request cannot fit the cache, known before any work
-  model_not_found,    ///< a file or folder of the model is missing
-  model_invalid,      ///< a file of the model is damaged or contradicts its configuration
-  unsupported,        ///< valid, but this model or build cannot do it
-  out_of_memory,      ///< refused before allocating; the message has the sizes
-  device,             ///< a device that was asked for cannot be used
-  runaway,            ///< generation reached its bound without the stop token
-  non_finite,         ///< NaN or infinity in logits
-  cancelled,          ///< the caller cancelled
-  io,                 ///< a file or pipe could not be read or written
+  internal = 0,      ///< a defect of skald itself
+  invalid_argument,  ///< an option or field is out of its range
+  invalid_text,      ///< bytes that are not the declared encoding; the message has the byte offset
+  nothing_to_speak,  ///< blank text, or text without anything that is said
+  unknown_voice,     ///< the message lists the valid names
+  unknown_language,  ///< the message lists the valid names and codes
+  text_too_long,     ///< the request cannot fit the cache, known before any work
+  model_not_found,   ///< a file or folder of the model is missing
+  model_invalid,     ///< a file of the model is damaged or contradicts its configuration
+  unsupported,       ///< valid, but this model or build cannot do it
+  out_of_memory,     ///< refused before allocating; the message has the sizes
+  device,            ///< a device that was asked for cannot be used
+  runaway,           ///< generation reached its bound without the stop token
+  non_finite,        ///< NaN or infinity in logits
+  cancelled,         ///< the caller cancelled
+  io,                ///< a file or pipe could not be read or written
 };
 
 /// Stable lower-case name of a code, e.g. "unknown_voice".

@@ -1,8 +1,10 @@
-// skald's C++ interface: text in, 24 kHz mono float samples out. Streaming is the basic form, one-shot its sum.
+// skald's C++ interface: text in, 24 kHz mono float samples out. Streaming is the basic form, one-shot its
+// sum.
 //
-// Threads: an Engine may be used from any thread; its streams run one frame at a time under the engine's lock. One
-// stream is used from one thread at a time, except for `cancel`, and `push`/`finish` of a TextStream, which may be
-// called from any thread. Nothing here reads the environment, prints, or ends the process.
+// Threads: an Engine may be used from any thread; its streams run one frame at a time under the engine's
+// lock. One stream is used from one thread at a time, except for `cancel`, and `push`/`finish` of a
+// TextStream, which may be called from any thread. Nothing here reads the environment, prints, or ends the
+// process.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +24,15 @@
 namespace skald {
 
 /// Where the text goes in the prompt; docs/prompt.md shows the rows. `whole` and `stream` are the official
-/// `non_streaming_mode` true and false; `ahead` is ours: the first `ahead_tokens` text tokens stand in the prompt,
-/// the rest follows one per frame. `automatic` is what the official call of the model's type uses.
+/// `non_streaming_mode` true and false; `ahead` is ours: the first `ahead_tokens` text tokens stand in the
+/// prompt, the rest follows one per frame. `automatic` is what the official call of the model's type uses.
 enum class TextLayout { automatic, whole, stream, ahead };
 
 /// Split expression of the tokenizer; the README says which one equals which official call.
 enum class TextSplit { qwen, mistral };
 
-/// How codes become samples. `stream` and `whole` give the same samples; `official` imitates the official chunks
-/// of 300 frames with 25 of context.
+/// How codes become samples. `stream` and `whole` give the same samples; `official` imitates the official
+/// chunks of 300 frames with 25 of context.
 enum class DecodeMode { stream, whole, official };
 
 /// How the reference part of an in-context clone is cut off: by frames, or by the official arithmetic.
@@ -55,19 +57,21 @@ struct SpeechRequest {
   TextLayout layout = TextLayout::automatic;
   int32_t ahead_tokens = 8;  ///< text tokens of look-ahead of TextLayout::ahead
   TextSplit split = TextSplit::qwen;
-  bool raw_tokens = false;  ///< special tokens typed in the text keep their meaning, as in the official package
+  bool raw_tokens =
+      false;  ///< special tokens typed in the text keep their meaning, as in the official package
   Sampling sampling;
-  std::optional<uint64_t> seed;          ///< absent = drawn by the engine and reported
-  std::optional<int32_t> max_frames;     ///< exactly this many frames at most; ends with StopReason::length
-  std::optional<int32_t> max_new_tokens; ///< the official count: N - 1 frames at most; below 2 is an error
-  std::vector<float> x_vector;           ///< Base: speaker vector [hidden]
-  std::vector<int32_t> ref_codes;        ///< Base, in-context: [frames * groups]
-  std::string ref_text;                  ///< what the reference says
+  std::optional<uint64_t> seed;           ///< absent = drawn by the engine and reported
+  std::optional<int32_t> max_frames;      ///< exactly this many frames at most; ends with StopReason::length
+  std::optional<int32_t> max_new_tokens;  ///< the official count: N - 1 frames at most; below 2 is an error
+  std::vector<float> x_vector;            ///< Base: speaker vector [hidden]
+  std::vector<int32_t> ref_codes;         ///< Base, in-context: [frames * groups]
+  std::string ref_text;                   ///< what the reference says
   DecodeMode decode = DecodeMode::stream;
   CutMode cut = CutMode::exact;
-  bool strict = false;         ///< warnings that change the result become errors
-  int32_t stall_frames = 75;   ///< runaway when this many frames in a row use at most 3 distinct code0; 0 = off
-  std::string request_id;      ///< empty = made by the engine
+  bool strict = false;  ///< warnings that change the result become errors
+  int32_t stall_frames =
+      75;                  ///< runaway when this many frames in a row use at most 3 distinct code0; 0 = off
+  std::string request_id;  ///< empty = made by the engine
 };
 
 enum class StopReason { none, eos, length, runaway, cancelled, error };
@@ -82,25 +86,26 @@ struct SpeechResult {
   std::vector<std::string> warnings;
   bool instruct_ignored = false;
   int32_t prompt_rows = 0, text_tokens = 0;
-  int32_t frame_bound = 0;       ///< frames after which the run counts as a runaway
-  double first_audio_ms = 0;     ///< from the start of the request to its first samples
-  double compute_ms = 0;         ///< time spent working for this request
-  double rtf = 0;                ///< compute seconds per second of audio
+  int32_t frame_bound = 0;    ///< frames after which the run counts as a runaway
+  double first_audio_ms = 0;  ///< from the start of the request to its first samples
+  double compute_ms = 0;      ///< time spent working for this request
+  double rtf = 0;             ///< compute seconds per second of audio
 };
 
 /// Consecutive samples of one utterance.
 struct AudioChunk {
   std::vector<float> samples;  ///< frames * samples_per_frame, in [-1, 1]
   int32_t frames = 0;
-  bool last = false;           ///< nothing follows; the result is final
+  bool last = false;  ///< nothing follows; the result is final
 };
 
 /// One utterance being spoken.
 class SpeechStream {
  public:
   virtual ~SpeechStream() = default;
-  /// The next 1 to `max_frames` frames of audio; an empty last chunk ends the utterance. Blocks while it computes.
-  /// Throws Error(runaway), Error(non_finite), Error(cancelled), ...; after an error the stream is over.
+  /// The next 1 to `max_frames` frames of audio; an empty last chunk ends the utterance. Blocks while it
+  /// computes. Throws Error(runaway), Error(non_finite), Error(cancelled), ...; after an error the stream is
+  /// over.
   virtual AudioChunk next_audio(int32_t max_frames) = 0;
   /// From any thread: the stream ends with Error(cancelled) within one frame.
   virtual void cancel() noexcept = 0;
@@ -113,8 +118,8 @@ enum class StreamEvent { need_text, chunk, finished, error };
 
 struct StreamReply {
   StreamEvent event = StreamEvent::need_text;
-  AudioChunk chunk;               ///< with `chunk`
-  std::optional<Error> error;     ///< with `error`
+  AudioChunk chunk;            ///< with `chunk`
+  std::optional<Error> error;  ///< with `error`
 };
 
 /// An utterance whose text arrives in pieces. Any split of the text gives the codes of one push.
@@ -126,8 +131,8 @@ class TextStream {
   virtual bool push(std::string_view text) = 0;
   /// As push, but returns false at once where push would block.
   virtual bool try_push(std::string_view text) = 0;
-  virtual void finish() = 0;            ///< no more text
-  virtual void cancel() noexcept = 0;   ///< from any thread
+  virtual void finish() = 0;           ///< no more text
+  virtual void cancel() noexcept = 0;  ///< from any thread
   /// Does at most one chunk of work and never waits for text.
   virtual StreamReply poll(int32_t max_frames) = 0;
   /// As poll, but waits for text instead of answering need_text.
@@ -161,10 +166,10 @@ struct PromptRowInfo {
 };
 
 struct PromptInfo {
-  std::vector<int32_t> ids;        ///< of the wrapped text
+  std::vector<int32_t> ids;  ///< of the wrapped text
   std::vector<PromptRowInfo> rows;
-  std::vector<int32_t> trailing;   ///< text ids fed one per frame; then the pad
-  std::string language;            ///< effective name, "auto" = none
+  std::vector<int32_t> trailing;  ///< text ids fed one per frame; then the pad
+  std::string language;           ///< effective name, "auto" = none
   std::vector<std::string> warnings;
 };
 
@@ -173,11 +178,14 @@ struct Diagnosis;  // skald/diagnosis.h
 /// A loaded model on a device.
 class Engine {
  public:
-  /// Throws Error(model_not_found), Error(model_invalid), Error(device), Error(out_of_memory) before any request.
-  static std::unique_ptr<Engine> open(const std::filesystem::path& model_dir, const EngineOptions& options = {});
+  /// Throws Error(model_not_found), Error(model_invalid), Error(device), Error(out_of_memory) before any
+  /// request.
+  static std::unique_ptr<Engine> open(const std::filesystem::path& model_dir,
+                                      const EngineOptions& options = {});
   virtual ~Engine() = default;
   virtual const ModelInfo& info() const = 0;
-  /// Checks the request (Error before any work) and takes a slot; Error(unsupported) when all slots are taken.
+  /// Checks the request (Error before any work) and takes a slot; Error(unsupported) when all slots are
+  /// taken.
   virtual std::unique_ptr<SpeechStream> start_stream(const SpeechRequest& request,
                                                      const Diagnosis* diagnosis = nullptr) = 0;
   /// As start_stream, for text that arrives later; `request.text` is pushed first. Layout automatic = ahead.

@@ -1,8 +1,9 @@
 // The seam: the model calls these coarse operations, a backend implements them. Design: docs/architecture.md.
 //
-// The model hands over weights under a role, allocates buffers once, records its call sequence once per shape class
-// and replays it. Recorded arguments never change: everything that moves from frame to frame (position, settings,
-// codes, stop flag) sits in small device arrays indexed by slot, so that a replay is the same work whatever it computes.
+// The model hands over weights under a role, allocates buffers once, records its call sequence once per shape
+// class and replays it. Recorded arguments never change: everything that moves from frame to frame (position,
+// settings, codes, stop flag) sits in small device arrays indexed by slot, so that a replay is the same work
+// whatever it computes.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +19,20 @@ namespace skald::backend {
 enum class Dtype : uint8_t { f32, f16, bf16, i32, u8 };
 
 /// Bytes of one element.
-constexpr size_t dtype_size(Dtype d) { return d == Dtype::u8 ? 1 : (d == Dtype::f16 || d == Dtype::bf16) ? 2 : 4; }
+constexpr size_t dtype_size(Dtype d) {
+  return d == Dtype::u8 ? 1 : (d == Dtype::f16 || d == Dtype::bf16) ? 2 : 4;
+}
 
-// ---- weights ---------------------------------------------------------------------------------------------------
+// ---- weights
+// ---------------------------------------------------------------------------------------------------
 
-/// What a weight is used for. Packing, precision and quantisation follow from it and are private to the backend.
+/// What a weight is used for. Packing, precision and quantisation follow from it and are private to the
+/// backend.
 enum class WeightRole : uint8_t {
-  matrix,                  ///< Linear weight [out, in]
-  table,                   ///< embedding table [entries, width], read by rows; the source bytes must outlive the backend
-  vector,                  ///< norm weight, bias, scale, snake parameter [n]
-  convolution,             ///< [out, in, kernel]
+  matrix,       ///< Linear weight [out, in]
+  table,        ///< embedding table [entries, width], read by rows; the source bytes must outlive the backend
+  vector,       ///< norm weight, bias, scale, snake parameter [n]
+  convolution,  ///< [out, in, kernel]
   transposed_convolution,  ///< [in, out, kernel]
   depthwise,               ///< [channels, 1, kernel]
 };
@@ -46,9 +51,11 @@ struct Weight {
   explicit operator bool() const { return id >= 0; }
 };
 
-// ---- buffers ---------------------------------------------------------------------------------------------------
+// ---- buffers
+// ---------------------------------------------------------------------------------------------------
 
-/// A strided two-dimensional view of device memory. Views never own; the backend owns all memory until it dies.
+/// A strided two-dimensional view of device memory. Views never own; the backend owns all memory until it
+/// dies.
 struct Buffer {
   int32_t id = -1;
   Dtype dtype = Dtype::f32;
@@ -76,17 +83,17 @@ struct Buffer {
 };
 
 /// Which rows of a program belong to which slot, and which of them count in this run.
-/// Row r of a program is row r % rows of lane r / rows. A lane without a slot, or whose gate is not `running`,
-/// is idle: its rows are neither read nor written, and no state of any slot changes.
+/// Row r of a program is row r % rows of lane r / rows. A lane without a slot, or whose gate is not
+/// `running`, is idle: its rows are neither read nor written, and no state of any slot changes.
 struct Lanes {
   int32_t lanes = 1;
-  int32_t rows = 1;         ///< rows per lane in this shape class
-  int32_t rate = 1;         ///< rows per counted unit (codec stages: rows per frame)
-  Buffer slot;              ///< i32 [lanes]: the lane's slot, -1 = idle
-  Buffer count;             ///< i32 [lanes]: valid units of this run, at most rows / rate; absent = all rows
-  Buffer start;             ///< i32 [slots]: position of the lane's first row; absent = 0
-  int32_t start_offset = 0; ///< added to it (the predictor's fixed positions)
-  Buffer gate;              ///< i32 [slots]: a SlotStatus; absent = always running
+  int32_t rows = 1;          ///< rows per lane in this shape class
+  int32_t rate = 1;          ///< rows per counted unit (codec stages: rows per frame)
+  Buffer slot;               ///< i32 [lanes]: the lane's slot, -1 = idle
+  Buffer count;              ///< i32 [lanes]: valid units of this run, at most rows / rate; absent = all rows
+  Buffer start;              ///< i32 [slots]: position of the lane's first row; absent = 0
+  int32_t start_offset = 0;  ///< added to it (the predictor's fixed positions)
+  Buffer gate;               ///< i32 [slots]: a SlotStatus; absent = always running
   int32_t total() const { return lanes * rows; }
   /// The same lanes at a stage with `factor` times the rows.
   Lanes upsampled(int32_t factor) const {
@@ -103,15 +110,16 @@ struct KvCache {
   bool ring = false;     ///< position p lives at p % capacity (sliding window); else p < capacity always
 };
 
-// ---- what a slot carries ---------------------------------------------------------------------------------------
+// ---- what a slot carries
+// ---------------------------------------------------------------------------------------
 
 enum SlotStatus : int32_t {
   kIdle = 0,
   kRunning = 1,
-  kStopToken = 2,   ///< the talker drew the stop token
-  kLength = 3,      ///< the caller's frame limit
-  kCacheFull = 4,   ///< no position left for the next frame
-  kNonFinite = 5,   ///< NaN or infinity in logits
+  kStopToken = 2,  ///< the talker drew the stop token
+  kLength = 3,     ///< the caller's frame limit
+  kCacheFull = 4,  ///< no position left for the next frame
+  kNonFinite = 5,  ///< NaN or infinity in logits
 };
 
 /// Settings of one sampler; definitions in the specification, section 6.2.
@@ -135,33 +143,34 @@ struct SlotSettings {
 
 /// The device arrays that move from frame to frame, indexed by slot.
 struct SlotArrays {
-  Buffer settings;         ///< u8 [slots, sizeof(SlotSettings)]
-  Buffer status;           ///< i32 [slots, 1], a SlotStatus
-  Buffer position;         ///< i32 [slots, 1]: cache position of the next talker row
-  Buffer step;             ///< i32 [slots, 1]: frames whose row was fed; index of the next trailing text row
-  Buffer sampled;          ///< i32 [slots, 1]: number of code0 drawn, the stop token included
-  Buffer frames;           ///< i32 [slots, 1]: complete frames published
-  Buffer codes;            ///< i32 [slots, groups]: codes of the frame in work
-  Buffer forced;           ///< i32 [slots, groups]: a code to take instead of the draw, -1 = draw
-  Buffer seen;             ///< u8 [slots, vocabulary]: 1 = this code0 was drawn in this request
-  Buffer ring;             ///< i32 [slots * ring_frames, groups]: published frames, frame f at f % ring_frames
-  Buffer noise;            ///< f32 [slots, vocabulary]: recorded exponential noise of the talker's next draw
+  Buffer settings;  ///< u8 [slots, sizeof(SlotSettings)]
+  Buffer status;    ///< i32 [slots, 1], a SlotStatus
+  Buffer position;  ///< i32 [slots, 1]: cache position of the next talker row
+  Buffer step;      ///< i32 [slots, 1]: frames whose row was fed; index of the next trailing text row
+  Buffer sampled;   ///< i32 [slots, 1]: number of code0 drawn, the stop token included
+  Buffer frames;    ///< i32 [slots, 1]: complete frames published
+  Buffer codes;     ///< i32 [slots, groups]: codes of the frame in work
+  Buffer forced;    ///< i32 [slots, groups]: a code to take instead of the draw, -1 = draw
+  Buffer seen;      ///< u8 [slots, vocabulary]: 1 = this code0 was drawn in this request
+  Buffer ring;      ///< i32 [slots * ring_frames, groups]: published frames, frame f at f % ring_frames
+  Buffer noise;     ///< f32 [slots, vocabulary]: recorded exponential noise of the talker's next draw
   Buffer predictor_noise;  ///< f32 [slots, (groups - 1) * codes]
   int32_t cache_capacity = 0, ring_frames = 0, groups = 0;
 };
 
-// ---- operations: rows ------------------------------------------------------------------------------------------
+// ---- operations: rows
+// ------------------------------------------------------------------------------------------
 
 /// out[r] = add[r] + sum over j of tables[j][ids[r, j]], ids below 0 contribute nothing; then, with `stored`,
 /// + stored[slot, step[slot]] while step[slot] < stored_count[slot], else + pad.
 struct GatherSum {
   std::vector<Weight> tables;
-  Buffer ids;                 ///< i32 [rows, tables], or [slots, tables] with ids_by_slot
+  Buffer ids;  ///< i32 [rows, tables], or [slots, tables] with ids_by_slot
   bool ids_by_slot = false;
-  Buffer add;                 ///< optional [rows, width]
-  Buffer stored;              ///< optional [slots * stored_capacity, width]
+  Buffer add;                        ///< optional [rows, width]
+  Buffer stored;                     ///< optional [slots * stored_capacity, width]
   Buffer stored_count, stored_step;  ///< i32 [slots, 1]
-  Buffer pad;                 ///< [1, width]
+  Buffer pad;                        ///< [1, width]
   Buffer out;
   Lanes lanes;
 };
@@ -175,8 +184,8 @@ struct Norm {
 
 enum class Activation : uint8_t { none, silu, gelu_erf };
 
-/// out = residual + scale * activation(norm(x) . weight^T + bias); bias, residual, scale optional. Without a weight
-/// the product is the identity (a plain norm). `out` may be `residual`.
+/// out = residual + scale * activation(norm(x) . weight^T + bias); bias, residual, scale optional. Without a
+/// weight the product is the identity (a plain norm). `out` may be `residual`.
 struct Linear {
   Buffer x;
   Norm norm;
@@ -197,8 +206,8 @@ struct GatedPair {
   Lanes lanes;
 };
 
-/// cos and sin of every row's position: out[r] = [cos 0..half-1, sin 0..half-1], angle = f32(position) * f32(inv_freq).
-/// Specification 3.3.
+/// cos and sin of every row's position: out[r] = [cos 0..half-1, sin 0..half-1], angle = f32(position) *
+/// f32(inv_freq). Specification 3.3.
 struct RopeAngles {
   float theta = 0;
   int32_t head_dim = 0;
@@ -220,8 +229,8 @@ struct QkvRope {
   Lanes lanes;
 };
 
-/// Causal attention of every row over its slot's cache, positions max(0, p - window + 1) .. p (window 0 = all).
-/// Query head h reads kv head h / (heads / kv_heads).
+/// Causal attention of every row over its slot's cache, positions max(0, p - window + 1) .. p (window 0 =
+/// all). Query head h reads kv head h / (heads / kv_heads).
 struct Attention {
   Buffer q;
   KvCache cache;
@@ -239,7 +248,8 @@ struct StoreRows {
   Lanes lanes;
 };
 
-/// `each`: out[r] = x[r]. `last`: out[lane] = the lane's last valid row of x. `of_slot`: out[lane] = x[slot of the lane].
+/// `each`: out[r] = x[r]. `last`: out[lane] = the lane's last valid row of x. `of_slot`: out[lane] = x[slot
+/// of the lane].
 struct Copy {
   enum Rows : uint8_t { each, last, of_slot } rows = each;
   Buffer x, out;
@@ -247,19 +257,20 @@ struct Copy {
 };
 
 /// Draws one code per lane into codes[slot, group]; specification 6.2 (talker, group 0) and 5.3 (predictor).
-/// The talker marks `seen`, counts `sampled`, and on the stop token sets the slot's status. Non-finite logits set
-/// kNonFinite. Draws are argmax(p / e), e exponential from Philox 4x32 keyed (seed; frame, group, index).
+/// The talker marks `seen`, counts `sampled`, and on the stop token sets the slot's status. Non-finite logits
+/// set kNonFinite. Draws are argmax(p / e), e exponential from Philox 4x32 keyed (seed; frame, group, index).
 struct Sample {
   int32_t group = 0;
-  Buffer logits;          ///< [lanes, vocabulary]; the predictor's heads have `codes` columns
-  Buffer probs;           ///< same shape, written when the slot wants it
-  int32_t codes = 0;      ///< ids 0..codes-1 may be drawn,
-  int32_t stop_id = -1;   ///< and this one (talker only)
+  Buffer logits;         ///< [lanes, vocabulary]; the predictor's heads have `codes` columns
+  Buffer probs;          ///< same shape, written when the slot wants it
+  int32_t codes = 0;     ///< ids 0..codes-1 may be drawn,
+  int32_t stop_id = -1;  ///< and this one (talker only)
   SlotArrays slots;
   Lanes lanes;
 };
 
-/// The frame is complete: codes to the ring, frames + 1, kLength at max_frames, kCacheFull when no position is left.
+/// The frame is complete: codes to the ring, frames + 1, kLength at max_frames, kCacheFull when no position
+/// is left.
 struct PublishFrame {
   SlotArrays slots;
   Lanes lanes;
@@ -271,15 +282,17 @@ struct Advance {
   Lanes lanes;
 };
 
-// ---- operations: audio, time-major [lanes * rows, channels] ------------------------------------------------------
+// ---- operations: audio, time-major [lanes * rows, channels]
+// ------------------------------------------------------
 
 /// x + inverse_beta * sin^2(alpha * x), both per channel (already exp'd and inverted; specification 8.2).
 struct Snake {
   Weight alpha, inverse_beta;
 };
 
-/// Causal convolution with carried state, stride 1. `state` holds the last (kernel - 1) * dilation input rows after
-/// the snake: [slots * (kernel - 1) * dilation, in]. out = residual + bias + conv(snake(x)); with clip > 0 limited to +-clip.
+/// Causal convolution with carried state, stride 1. `state` holds the last (kernel - 1) * dilation input rows
+/// after the snake: [slots * (kernel - 1) * dilation, in]. out = residual + bias + conv(snake(x)); with clip
+/// > 0 limited to +-clip.
 struct Conv {
   Buffer x;
   Snake snake;
@@ -292,8 +305,9 @@ struct Conv {
   Lanes lanes;
 };
 
-/// Causal transposed convolution: the last kernel - stride output rows of the full one are carried, as the last
-/// kernel / stride - 1 input rows (after the snake): [slots * (kernel / stride - 1), in]. `lanes` counts input rows.
+/// Causal transposed convolution: the last kernel - stride output rows of the full one are carried, as the
+/// last kernel / stride - 1 input rows (after the snake): [slots * (kernel / stride - 1), in]. `lanes` counts
+/// input rows.
 struct ConvTransposed {
   Buffer x;
   Snake snake;
@@ -314,7 +328,8 @@ struct Depthwise {
   Lanes lanes;
 };
 
-// ---- recording ---------------------------------------------------------------------------------------------------
+// ---- recording
+// ---------------------------------------------------------------------------------------------------
 
 /// Receives the model's calls while a program is recorded.
 class Ops {
@@ -358,7 +373,8 @@ class Backend {
   virtual Weight load(WeightRole role, const TensorSource& source) = 0;
   /// Zeroed memory, committed when first touched where the system allows.
   virtual Buffer allocate(std::string_view label, Dtype dtype, int64_t rows, int32_t width) = 0;
-  virtual void write(const Buffer& to, std::span<const std::byte> bytes) = 0;  ///< rows without gaps in `bytes`
+  virtual void write(const Buffer& to,
+                     std::span<const std::byte> bytes) = 0;  ///< rows without gaps in `bytes`
   virtual void read(const Buffer& from, std::span<std::byte> bytes) = 0;
   virtual void zero(const Buffer& view) = 0;
 

@@ -1,7 +1,7 @@
 // A loaded model on one backend: slots, prefill, frames, codec. Knows no text, no hardware and no threads.
 //
-// Used from one thread at a time (the engine serialises). One frame is two programs: `frame_codes` draws code0 and
-// runs the code predictor, `frame_step` feeds the frame back through the talker.
+// Used from one thread at a time (the engine serialises). One frame is two programs: `frame_codes` draws
+// code0 and runs the code predictor, `frame_step` feeds the frame back through the talker.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,6 @@ struct ModelOptions {
   int32_t slots = 1;
   int32_t cache_capacity = 4096;  ///< talker positions per slot
   int32_t codec_chunk = 16;       ///< most frames of one codec call
-  bool wants_probs = true;        ///< reserve the buffers that diagnosis reads
 };
 
 /// Bytes that a model needs, known from its configuration alone.
@@ -39,25 +38,28 @@ class Model {
   virtual const ModelConfig& config() const = 0;
 
   // A request's life in a slot.
-  virtual void begin(int32_t slot, const backend::SlotSettings& settings) = 0;  ///< resets everything of the slot
+  virtual void begin(int32_t slot,
+                     const backend::SlotSettings& settings) = 0;  ///< resets everything of the slot
   virtual void prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) = 0;
   virtual void append_text(int32_t slot, std::span<const int32_t> text_ids) = 0;  ///< rows fed one per frame
   virtual void frame_codes(std::span<const int32_t> slots) = 0;  ///< code0, predictor, publish
-  virtual void frame_step(std::span<const int32_t> slots) = 0;   ///< the published frame back through the talker
-  virtual void release(int32_t slot) = 0;                        ///< the slot is idle
+  virtual void frame_step(
+      std::span<const int32_t> slots) = 0;  ///< the published frame back through the talker
+  virtual void release(int32_t slot) = 0;   ///< the slot is idle
 
   virtual backend::SlotStatus status(int32_t slot) const = 0;
   virtual int32_t frames(int32_t slot) const = 0;
   virtual void read_codes(int32_t slot, int32_t frame, std::span<int32_t> codes) const = 0;  ///< [groups]
 
   // Diagnosis: before frame_codes, and after it.
-  virtual void force(int32_t slot, std::span<const int32_t> codes) = 0;  ///< [groups], -1 = draw; until changed
+  virtual void force(int32_t slot,
+                     std::span<const int32_t> codes) = 0;  ///< [groups], -1 = draw; until changed
   virtual void set_noise(int32_t slot, std::span<const float> talker, std::span<const float> predictor) = 0;
   virtual std::vector<float> prompt_rows(const Prompt& prompt, std::span<const float> x_vector) = 0;
-  virtual void read_hidden(std::span<float> to) const = 0;           ///< lane 0 of the last width-1 program
-  virtual void read_logits(std::span<float> to) const = 0;
-  virtual void read_probs(std::span<float> to) const = 0;
-  virtual void read_predictor_logits(std::span<float> to) const = 0; ///< [(groups - 1) * codes]
+  virtual void read_hidden(int32_t slot, std::span<float> to) const = 0;  ///< of the slot's last row
+  virtual void read_logits(int32_t slot, std::span<float> to) const = 0;
+  virtual void read_probs(std::span<float> to) const = 0;             ///< of the last frame of one slot alone
+  virtual void read_predictor_logits(std::span<float> to) const = 0;  ///< [(groups - 1) * codes]
   virtual void read_predictor_probs(std::span<float> to) const = 0;
 
   // Codec: codes [frames * groups] to frames * samples_per_frame samples; the stream continues until reset.

@@ -13,8 +13,9 @@ enum class Layout { whole, stream, ahead };
 /// One row: text side and codec side, each may be absent.
 struct PromptRow {
   int32_t text_id = -1;
-  std::vector<int32_t> codec_ids;  ///< empty; one id of the talker's table; or one code per group (reference frame)
-  bool speaker_vector = false;     ///< the request's x-vector is added
+  std::vector<int32_t>
+      codec_ids;  ///< empty; one id of the talker's table; or one code per group (reference frame)
+  bool speaker_vector = false;  ///< the request's x-vector is added
 };
 
 /// Everything the builder needs, already tokenised and looked up.
@@ -23,8 +24,8 @@ struct PromptInput {
   std::vector<int32_t> role_ids;      ///< ids[0:3] of the wrapped text
   std::vector<int32_t> text_ids;      ///< ids[3:-5]; what is known so far when !text_complete
   bool text_complete = true;
-  int32_t language_id = -1;           ///< -1 = none (nothink prefix)
-  int32_t speaker_id = -1;            ///< codec id of a CustomVoice speaker
+  int32_t language_id = -1;  ///< -1 = none (nothink prefix)
+  int32_t speaker_id = -1;   ///< codec id of a CustomVoice speaker
   bool has_x_vector = false;
   bool in_context = false;            ///< ICL: reference text and codes given
   std::vector<int32_t> ref_text_ids;  ///< rids[3:-2]
@@ -48,8 +49,10 @@ Prompt build_prompt(const ModelConfig& config, const PromptInput& input);
 /// Text ids fed one per frame after the prompt, the end token included unless it stands in the rows.
 std::vector<int32_t> trailing_ids(const ModelConfig& config, const PromptInput& input, const Prompt& prompt);
 
-/// Effective language id (specification 1.10): -1 = none. `language` is a lower-case name of the table or "auto",
-/// `speaker` a lower-case name or empty. Unknown language: Error(unknown_language) that lists the names.
-int32_t effective_language(const ModelConfig& config, const std::string& language, const std::string& speaker);
+/// Effective language id (specification 1.10): -1 = none. `language` is a lower-case name of the table or
+/// "auto", `speaker` a lower-case name or empty. Unknown language: Error(unknown_language) that lists the
+/// names.
+int32_t effective_language(const ModelConfig& config, const std::string& language,
+                           const std::string& speaker);
 
 }  // namespace skald::model

@@ -1,0 +1,135 @@
+// A loaded model on one backend.
+#include "model/model.h"
+
+#include "model/checkpoint.h"
+#include "model/codec_decoder.h"
+#include "model/talker.h"
+#include "skald/error.h"
+
+namespace skald::model {
+
+namespace {
+
+bool read_in_place(const std::string& name) {
+  return name.find("embedding") != std::string::npos && name.find("embedding_sum") == std::string::npos;
+}
+
+bool unused_here(const std::string& name) {
+  return name.rfind("encoder.", 0) == 0 || name.rfind("speaker_encoder.", 0) == 0;
+}
+
+uint64_t packed_bytes(const std::vector<ExpectedTensor>& tensors) {
+  uint64_t bytes = 0;
+  for (const ExpectedTensor& t : tensors) {
+    if (read_in_place(t.name) || unused_here(t.name)) continue;
+    uint64_t n = sizeof(float);
+    for (int64_t d : t.shape) n *= static_cast<uint64_t>(d);
+    bytes += n;
+  }
+  return bytes;
+}
+
+/// Every tensor that the configuration implies must be there in its shape, used or not.
+void check_tensors(const Checkpoint& file, const std::vector<ExpectedTensor>& tensors) {
+  for (const ExpectedTensor& t : tensors) file.get(t.name, t.shape);
+}
+
+class LoadedModel final : public Model {
+ public:
+  LoadedModel(const std::filesystem::path& dir, backend::Backend& device, const ModelOptions& options)
+      : device_(device),
+        config_(load_config(dir)),
+        main_(Checkpoint::open(dir)),
+        codec_file_(Checkpoint::open(dir / "speech_tokenizer")) {
+    check_tensors(*main_, expected_tensors(config_));
+    check_tensors(*codec_file_, expected_codec_tensors(config_.codec));
+    talker_ = std::make_unique<Talker>(device, WeightLoader(device, main_, "talker."), config_, options);
+    codec_ = std::make_unique<CodecDecoder>(device, WeightLoader(device, codec_file_, "decoder."),
+                                            config_.codec, options.slots, options.codec_chunk);
+  }
+
+  const ModelConfig& config() const override { return config_; }
+
+  void begin(int32_t slot, const backend::SlotSettings& settings) override { talker_->begin(slot, settings); }
+  void prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) override {
+    talker_->prefill(slot, prompt, x_vector);
+  }
+  void append_text(int32_t slot, std::span<const int32_t> ids) override { talker_->append_text(slot, ids); }
+  void frame_codes(std::span<const int32_t> slots) override { talker_->frame_codes(slots); }
+  void frame_step(std::span<const int32_t> slots) override { talker_->frame_step(slots); }
+  void release(int32_t slot) override { talker_->release(slot); }
+
+  backend::SlotStatus status(int32_t slot) const override {
+    return static_cast<backend::SlotStatus>(talker_->word(talker_->slots().status, slot));
+  }
+  int32_t frames(int32_t slot) const override { return talker_->word(talker_->slots().frames, slot); }
+  void read_codes(int32_t slot, int32_t frame, std::span<int32_t> codes) const override {
+    const backend::SlotArrays& s = talker_->slots();
+    device_.read(s.ring.row_range(slot * s.ring_frames + frame % s.ring_frames, 1),
+                 std::as_writable_bytes(codes));
+  }
+
+  void force(int32_t slot, std::span<const int32_t> codes) override {
+    device_.write(talker_->slots().forced.row_range(slot, 1), std::as_bytes(codes));
+  }
+  void set_noise(int32_t slot, std::span<const float> talker, std::span<const float> predictor) override {
+    if (!talker.empty()) device_.write(talker_->slots().noise.row_range(slot, 1), std::as_bytes(talker));
+    if (!predictor.empty())
+      device_.write(talker_->slots().predictor_noise.row_range(slot, 1), std::as_bytes(predictor));
+  }
+  std::vector<float> prompt_rows(const Prompt& prompt, std::span<const float> x_vector) override {
+    return talker_->prompt_rows(prompt, x_vector);
+  }
+  void read_hidden(int32_t slot, std::span<float> to) const override {
+    read_row(talker_->hidden(), slot, to);
+  }
+  void read_logits(int32_t slot, std::span<float> to) const override {
+    read_row(talker_->logits(), slot, to);
+  }
+  void read_probs(std::span<float> to) const override { read_row(talker_->probs(), 0, to); }
+  void read_predictor_logits(std::span<float> to) const override {
+    read_row(talker_->predictor_logits(), 0, to);
+  }
+  void read_predictor_probs(std::span<float> to) const override {
+    read_row(talker_->predictor_probs(), 0, to);
+  }
+
+  void codec_reset(int32_t slot) override { codec_->reset(slot); }
+  void codec_decode(int32_t slot, std::span<const int32_t> codes, std::span<float> samples) override {
+    codec_->decode(slot, codes, samples);
+  }
+
+ private:
+  void read_row(const backend::Buffer& rows, int32_t row, std::span<float> to) const {
+    device_.read(rows.row_range(row, 1), std::as_writable_bytes(to));
+  }
+
+  backend::Backend& device_;
+  const ModelConfig config_;
+  std::shared_ptr<const Checkpoint> main_, codec_file_;  ///< tables are read in place
+  std::unique_ptr<Talker> talker_;
+  std::unique_ptr<CodecDecoder> codec_;
+};
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const ModelConfig& config, const ModelOptions& options) {
+  const TalkerConfig& t = config.talker;
+  const CodecDecoderConfig& c = config.codec.decoder;
+  MemoryEstimate m;
+  m.weights = packed_bytes(expected_tensors(config)) + packed_bytes(expected_codec_tensors(config.codec));
+  const uint64_t positions = uint64_t(options.slots) * options.cache_capacity;
+  m.cache = positions * sizeof(float) * (uint64_t(t.layers) * 2 * t.kv_heads * t.head_dim + t.hidden_size);
+  // Three scratch areas of the codec dominate: rows * channels of its widest stage.
+  const uint64_t widest =
+      uint64_t(config.codec.decode_upsample_rate) * (c.decoder_dim >> c.upsample_rates.size());
+  m.buffers = 3 * sizeof(float) * widest * options.codec_chunk;
+  return m;
+}
+
+std::unique_ptr<Model> Model::load(const std::filesystem::path& dir, backend::Backend& device,
+                                   const ModelOptions& options) {
+  return std::make_unique<LoadedModel>(dir, device, options);
+}
+
+}  // namespace skald::model

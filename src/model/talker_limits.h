@@ -1,0 +1,12 @@
+// Sizes of the talker's shape classes.
+#pragma once
+
+#include <cstdint>
+
+namespace skald::model {
+
+inline constexpr int32_t kPromptRows = 32;  ///< rows of one prefill program; enough to reuse every weight panel
+inline constexpr int32_t kMaxLanes = 8;     ///< widest frame program
+inline constexpr int32_t kRingFrames = 64;  ///< published frames that stay readable
+
+}  // namespace skald::model

@@ -1,0 +1,123 @@
+// A stack of pre-norm decoder layers.
+#include "model/transformer.h"
+
+#include <cmath>
+
+namespace skald::model {
+
+using backend::Buffer;
+using backend::Dtype;
+using backend::Lanes;
+using backend::Norm;
+
+StackBuffers StackBuffers::allocate(backend::Backend& device, const std::string& label,
+                                    const StackShape& shape, int32_t rows) {
+  auto make = [&](const char* what, int32_t width) {
+    return device.allocate(label + "." + what, Dtype::f32, rows, width);
+  };
+  return {.x = make("x", shape.hidden),
+          .q = make("q", shape.heads * shape.head_dim),
+          .attended = make("attended", shape.heads * shape.head_dim),
+          .gated = make("gated", shape.intermediate),
+          .rope = make("rope", shape.head_dim)};
+}
+
+StackBuffers StackBuffers::first_rows(int32_t rows) const {
+  return {x.row_range(0, rows), q.row_range(0, rows), attended.row_range(0, rows), gated.row_range(0, rows),
+          rope.row_range(0, rows)};
+}
+
+DecoderStack::DecoderStack(backend::Backend& device, const WeightLoader& loader, const StackShape& shape,
+                           const std::string& label, int32_t slots, int32_t capacity)
+    : shape_(shape), label_(label) {
+  for (int32_t i = 0; i < shape.layers; ++i) {
+    const std::string name = "layers." + std::to_string(i);
+    layers_.push_back(load_layer(device, loader.under(name), label + "." + name, slots, capacity));
+  }
+}
+
+DecoderStack::Layer DecoderStack::load_layer(backend::Backend& device, const WeightLoader& from,
+                                             const std::string& label, int32_t slots,
+                                             int32_t capacity) const {
+  const StackShape& s = shape_;
+  const int32_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+  Layer layer;
+  layer.input_norm = from.vector("input_layernorm.weight", s.hidden);
+  layer.wq = from.matrix("self_attn.q_proj.weight", q_width, s.hidden);
+  layer.wk = from.matrix("self_attn.k_proj.weight", kv_width, s.hidden);
+  layer.wv = from.matrix("self_attn.v_proj.weight", kv_width, s.hidden);
+  if (s.head_norms) {
+    layer.q_norm = from.vector("self_attn.q_norm.weight", s.head_dim);
+    layer.k_norm = from.vector("self_attn.k_norm.weight", s.head_dim);
+  }
+  layer.wo = from.matrix("self_attn.o_proj.weight", s.hidden, q_width);
+  layer.post_norm = from.vector("post_attention_layernorm.weight", s.hidden);
+  layer.gate = from.matrix("mlp.gate_proj.weight", s.intermediate, s.hidden);
+  layer.up = from.matrix("mlp.up_proj.weight", s.intermediate, s.hidden);
+  layer.down = from.matrix("mlp.down_proj.weight", s.hidden, s.intermediate);
+  if (s.layer_scales) {
+    layer.attention_scale = from.vector("self_attn_layer_scale.scale", s.hidden);
+    layer.mlp_scale = from.vector("mlp_layer_scale.scale", s.hidden);
+  }
+  const int64_t rows = int64_t{slots} * capacity;
+  layer.cache = {.k = device.allocate(label + ".k", Dtype::f32, rows, kv_width),
+                 .v = device.allocate(label + ".v", Dtype::f32, rows, kv_width),
+                 .capacity = capacity,
+                 .ring = s.window > 0};
+  return layer;
+}
+
+void DecoderStack::record_rope(backend::Ops& ops, const Buffer& rope, const Lanes& lanes) const {
+  ops.label(label_ + ".rope");
+  ops.rope_angles({.theta = shape_.theta, .head_dim = shape_.head_dim, .out = rope, .lanes = lanes});
+}
+
+void DecoderStack::record_layers(backend::Ops& ops, const StackBuffers& b, const Lanes& lanes) const {
+  const StackShape& s = shape_;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    const Norm input_norm{Norm::rms, layer.input_norm, {}, s.epsilon};
+    const Norm post_norm{Norm::rms, layer.post_norm, {}, s.epsilon};
+    ops.label(label_ + ".layers." + std::to_string(i));
+    ops.qkv_rope({.x = b.x,
+                  .norm = input_norm,
+                  .wq = layer.wq,
+                  .wk = layer.wk,
+                  .wv = layer.wv,
+                  .q_norm = layer.q_norm,
+                  .k_norm = layer.k_norm,
+                  .heads = s.heads,
+                  .kv_heads = s.kv_heads,
+                  .head_dim = s.head_dim,
+                  .rope = b.rope,
+                  .q = b.q,
+                  .cache = layer.cache,
+                  .lanes = lanes});
+    ops.attention({.q = b.q,
+                   .cache = layer.cache,
+                   .heads = s.heads,
+                   .kv_heads = s.kv_heads,
+                   .head_dim = s.head_dim,
+                   .scale = scale,
+                   .window = s.window,
+                   .out = b.attended,
+                   .lanes = lanes});
+    ops.linear({.x = b.attended,
+                .weight = layer.wo,
+                .residual = b.x,
+                .scale = layer.attention_scale,
+                .out = b.x,
+                .lanes = lanes});
+    ops.gated_pair(
+        {.x = b.x, .norm = post_norm, .gate = layer.gate, .up = layer.up, .out = b.gated, .lanes = lanes});
+    ops.linear({.x = b.gated,
+                .weight = layer.down,
+                .residual = b.x,
+                .scale = layer.mlp_scale,
+                .out = b.x,
+                .lanes = lanes});
+  }
+}
+
+}  // namespace skald::model

@@ -1,0 +1,58 @@
+// A stack of pre-norm decoder layers: the talker, the code predictor and the codec's transformer are all
+// this. Specification 3.2, 5.1, 8.4.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/ops.h"
+#include "model/weights.h"
+
+namespace skald::model {
+
+struct StackShape {
+  int32_t hidden = 0, intermediate = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  float epsilon = 0, theta = 0;
+  int32_t window = 0;         ///< visible positions, itself included; 0 = all
+  bool head_norms = true;     ///< per-head RMS norm of q and k (not in the codec)
+  bool layer_scales = false;  ///< per-channel scale of both residual branches (codec only)
+};
+
+/// Activations of one shape class. `x` [rows, hidden] is input and output.
+struct StackBuffers {
+  backend::Buffer x;
+  backend::Buffer q, attended;  ///< [rows, heads * head_dim]
+  backend::Buffer gated;        ///< [rows, intermediate]
+  backend::Buffer rope;         ///< [rows, head_dim]
+  static StackBuffers allocate(backend::Backend& device, const std::string& label, const StackShape& shape,
+                               int32_t rows);
+  /// The same memory seen as fewer rows.
+  StackBuffers first_rows(int32_t rows) const;
+};
+
+class DecoderStack {
+ public:
+  /// `layers` are loaded from "layers.N." under `loader`. Cache: `capacity` positions for each of `slots`.
+  DecoderStack(backend::Backend& device, const WeightLoader& loader, const StackShape& shape,
+               const std::string& label, int32_t slots, int32_t capacity);
+
+  const StackShape& shape() const { return shape_; }
+  void record_rope(backend::Ops& ops, const backend::Buffer& rope, const backend::Lanes& lanes) const;
+  /// All layers on buffers.x; buffers.rope must hold the rows' angles.
+  void record_layers(backend::Ops& ops, const StackBuffers& buffers, const backend::Lanes& lanes) const;
+
+ private:
+  struct Layer {
+    backend::Weight input_norm, wq, wk, wv, q_norm, k_norm, wo, attention_scale;
+    backend::Weight post_norm, gate, up, down, mlp_scale;
+    backend::KvCache cache;
+  };
+  Layer load_layer(backend::Backend& device, const WeightLoader& from, const std::string& label,
+                   int32_t slots, int32_t capacity) const;
+
+  StackShape shape_;
+  std::string label_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace skald::model

@@ -1,0 +1,50 @@
+// Moves checkpoint tensors to a backend by name; the one place that reports a missing or misshapen tensor.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/ops.h"
+#include "model/checkpoint.h"
+
+namespace skald::model {
+
+/// Loads tensors of one checkpoint under a name prefix. Cheap to copy; owns nothing but a share of the
+/// mapping.
+class WeightLoader {
+ public:
+  WeightLoader(backend::Backend& device, std::shared_ptr<const Checkpoint> file, std::string prefix = "")
+      : device_(&device), file_(std::move(file)), prefix_(std::move(prefix)) {}
+
+  WeightLoader under(const std::string& name) const { return {*device_, file_, prefix_ + name + "."}; }
+
+  backend::Weight matrix(const std::string& name, int64_t out, int64_t in) const {
+    return load(backend::WeightRole::matrix, name, {out, in});
+  }
+  /// A 1x1 convolution [out, in, 1] used as a matrix.
+  backend::Weight pointwise(const std::string& name, int64_t out, int64_t in) const;
+  backend::Weight table(const std::string& name, int64_t entries, int64_t width) const {
+    return load(backend::WeightRole::table, name, {entries, width});
+  }
+  backend::Weight vector(const std::string& name, int64_t n) const {
+    return load(backend::WeightRole::vector, name, {n});
+  }
+  backend::Weight load(backend::WeightRole role, const std::string& name, std::vector<int64_t> shape) const {
+    return device_->load(role, file_->get(prefix_ + name, shape));
+  }
+  std::vector<float> floats(const std::string& name, std::vector<int64_t> shape) const {
+    return to_floats(file_->get(prefix_ + name, shape));
+  }
+  /// Loads values computed from tensors. For tables the caller keeps `values` alive.
+  backend::Weight derived(backend::WeightRole role, const std::string& name, const std::vector<float>& values,
+                          std::vector<int64_t> shape) const;
+
+ private:
+  backend::Backend* device_;
+  std::shared_ptr<const Checkpoint> file_;
+  std::string prefix_;
+};
+
+}  // namespace skald::model
