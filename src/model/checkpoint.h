@@ -22,11 +22,15 @@ class Checkpoint {
   virtual ~Checkpoint() = default;
 
   virtual bool has(std::string_view name) const = 0;
-  /// The tensor, whose shape must equal `shape`. Throws Error(model_invalid) naming tensor, expected and found.
+  /// The tensor, whose shape must equal `shape` and whose type must be f32, f16 or bf16; the data is aligned to its
+  /// type. Throws Error(model_invalid) naming tensor, expected and found.
   virtual backend::TensorSource get(std::string_view name, const std::vector<int64_t>& shape) const = 0;
   virtual std::vector<std::string> names() const = 0;  ///< sorted
   virtual std::vector<int64_t> shape(std::string_view name) const = 0;
+  /// Throws Error(model_invalid) for a type that backend::Dtype does not have.
   virtual backend::Dtype dtype(std::string_view name) const = 0;
+  virtual std::string type_name(std::string_view name) const = 0;  ///< as the file writes it: "BF16"
+  virtual std::string file(std::string_view name) const = 0;       ///< path of the file that holds it
 };
 
 /// Elements of a tensor as float32, whatever its type (f32, f16, bf16).

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "model/fault.h"
+
 namespace skald::model {
 
 enum class ModelType { base, custom_voice, voice_design };
@@ -92,6 +94,10 @@ struct ModelConfig {
 /// (specification 1.3, "class-default trap"), except where the official loader has a published default.
 /// Throws Error(model_not_found) or Error(model_invalid) naming file and key.
 ModelConfig load_config(const std::filesystem::path& model_dir);
+
+/// The same without throwing: adds every fault that it finds, warnings included. With errors among them the result
+/// is incomplete.
+ModelConfig read_config(const std::filesystem::path& model_dir, Faults& faults);
 
 /// The codec's configuration alone: `dir` is a speech_tokenizer/ folder or a codec repository.
 CodecConfig load_codec_config(const std::filesystem::path& dir);

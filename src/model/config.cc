@@ -1,0 +1,105 @@
+// Reads the configuration files of a snapshot folder.
+#include "model/config.h"
+
+#include <fmt/format.h>
+
+#include "model/config_parts.h"
+#include "model/json_fields.h"
+
+namespace skald::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool check_folder(const fs::path& dir, Faults& faults) {
+  std::error_code failure;
+  if (fs::is_directory(dir, failure)) return true;
+  faults.push_back({ErrorCode::model_not_found, fmt::format("there is no model folder {}", dir.string()),
+                    "name the folder that holds config.json and model.safetensors"});
+  return false;
+}
+
+void check_tokenizer_files(const fs::path& dir, Faults& faults) {
+  struct File {
+    const char *name, *consequence;
+  };
+  constexpr File kFiles[] = {
+      {"vocab.json", "without it text cannot be turned into tokens"},
+      {"merges.txt", "without it text cannot be turned into tokens"},
+      {"tokenizer_config.json",
+       "without it the marks of the chat template would silently be read as plain text and the speech be "
+       "wrong"},
+  };
+  for (const auto& [name, consequence] : kFiles) {
+    std::error_code failure;
+    const fs::path path = dir / name;
+    if (fs::is_regular_file(path, failure)) continue;
+    faults.push_back({ErrorCode::model_not_found,
+                      fmt::format("{} is missing, {}", path.string(), consequence),
+                      "download it from the model's repository into this folder"});
+  }
+}
+
+/// Reads and checks the codec's file. True without errors in it.
+bool read_codec(const fs::path& dir, CodecConfig& config, Faults& faults) {
+  const size_t before = count_errors(faults);
+  const fs::path path = dir / "config.json";
+  const auto text = read_small_file(path, "without the codec there is no audio", faults);
+  if (text) parse_codec_config(*text, path.string(), config, faults);
+  if (count_errors(faults) == before) check_codec_config(config, path.string(), faults);
+  return count_errors(faults) == before;
+}
+
+}  // namespace
+
+const char* model_type_name(ModelType type) {
+  switch (type) {
+    case ModelType::base: return "base";
+    case ModelType::custom_voice: return "custom_voice";
+    case ModelType::voice_design: return "voice_design";
+  }
+  return "base";
+}
+
+ModelConfig read_config(const fs::path& model_dir, Faults& faults) {
+  ModelConfig config;
+  if (!check_folder(model_dir, faults)) return config;
+  const fs::path path = model_dir / "config.json", codec_dir = model_dir / "speech_tokenizer";
+  const auto text = read_small_file(path, "without it nothing is known about the model", faults);
+  if (text) parse_model_config(*text, path.string(), config, faults);
+  bool sound = count_errors(faults) == 0;
+  if (sound) check_model_config(config, path.string(), faults);
+  sound = read_codec(codec_dir, config.codec, faults) && sound;
+  if (sound) check_model_against_codec(config, path.string(), (codec_dir / "config.json").string(), faults);
+  const fs::path generation = model_dir / "generation_config.json";
+  const auto settings =
+      read_small_file(generation, "without it the model's sampling settings are unknown", faults);
+  if (settings) parse_generation_config(*settings, generation.string(), config.generation, faults);
+  check_tokenizer_files(model_dir, faults);
+  return config;
+}
+
+ModelConfig load_config(const fs::path& model_dir) {
+  Faults faults;
+  ModelConfig config = read_config(model_dir, faults);
+  throw_first(faults);
+  return config;
+}
+
+CodecConfig load_codec_config(const fs::path& dir) {
+  Faults faults;
+  CodecConfig config;
+  if (check_folder(dir, faults)) read_codec(dir, config, faults);
+  throw_first(faults);
+  return config;
+}
+
+std::vector<std::string> language_names(const ModelConfig& config) {
+  std::vector<std::string> names{"auto"};
+  for (const auto& [name, id] : config.talker.language_ids) {
+    if (name.find("dialect") == std::string::npos) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace skald::model
