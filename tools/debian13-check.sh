@@ -69,7 +69,7 @@ git -C "$source_root" ls-files -z |
 cat >"$chroot_root/check.sh" <<INSIDE
 #!/bin/sh
 set -eu
-export LC_ALL=C.UTF-8 HOME=/root CCACHE_DIR=/root/.ccache
+export LC_ALL=C.UTF-8 HOME=/build CCACHE_DIR=/build/.ccache
 cd /src
 tools/install_packages build test
 cmake -S . -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release >/build/configure.log 2>&1 || { cat /build/configure.log; exit 1; }

@@ -1,0 +1,115 @@
+#!/bin/bash
+# From a fresh Debian 12 or 13 machine to speech in a file: installs packages, builds a release, speaks.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: ./quickstart.sh "TEXT" [-o FILE] [--model DIR] [options of `skald say`]
+
+  -o FILE       where the audio goes (default: speech.wav; `-` = standard output)
+  --model DIR   an official Qwen3-TTS 12 Hz snapshot folder (default: the folder in $SKALD_MODEL)
+
+Without a model, a tiny checkpoint with random weights speaks: its sound is noise.
+Every other option goes to `skald say`, for example: --voice vivian --language english --seed 7
+TEXT
+}
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$root/build/release
+out=speech.wav
+model=${SKALD_MODEL:-}
+text=''
+have_text=no
+json=no
+options=()
+
+fail() {
+  printf '\nquickstart: %s\n' "$*" >&2
+  exit 1
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    -o | --model)
+      [ $# -ge 2 ] || fail "$1 needs a value"
+      if [ "$1" = -o ]; then out=$2; else model=$2; fi
+      shift ;;
+    --model=*) model=${1#--model=} ;;
+    --json) json=yes ;;
+    *)
+      if [ $have_text = yes ]; then
+        options+=("$1")
+      elif [ "${1#-}" != "$1" ]; then
+        fail "the text comes first, then the options: ./quickstart.sh \"Some text\" $1 ..."
+      else
+        text=$1 have_text=yes
+      fi ;;
+  esac
+  shift
+done
+[ $have_text = yes ] || { usage >&2 && exit 2; }
+
+# Words for the reader; standard output belongs to the audio with `-o -`.
+if [ "$out" = - ]; then exec 3>&2; else exec 3>&1; fi
+say() { printf '%s\n' "$*" >&3; }
+
+noise=no
+if [ -z "$model" ]; then
+  noise=yes
+  model=$root/tests/fixtures/models/tiny-cv
+  say "No model was named, so a tiny checkpoint with random weights speaks: you will hear noise, not your text."
+  say "For speech, name an official snapshot folder with --model DIR or SKALD_MODEL (README.md, \"Models\")."
+fi
+[ -d "$model" ] || fail "there is no model folder '$model'; --model and SKALD_MODEL want a folder with config.json in it"
+
+# ---- packages, build --------------------------------------------------------------------------------------------
+
+"$root/tools/install_packages" build >&3 || exit 1
+
+mkdir -p "$build"
+log=$build/quickstart.log
+if [ ! -x "$build/bin/skald" ]; then say "Building a release of skald (some minutes, once) ..."; fi
+cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSKALD_TESTS=OFF >"$log" 2>&1 </dev/null ||
+  { tail -n 20 "$log" >&2; fail "the build could not be configured; the whole log is $log"; }
+cmake --build "$build" --target bin/skald >>"$log" 2>&1 </dev/null ||
+  { tail -n 40 "$log" >&2; fail "the build failed; the whole log is $log"; }
+
+# ---- speak --------------------------------------------------------------------------------------------------------
+
+arguments=(say --model "$model" -o "$out")
+# Random weights need not find the stop token: 4 s of noise are enough.
+case " ${options[*]-} " in
+  *" --max-"*) ;;
+  *) if [ $noise = yes ]; then arguments+=(--max-frames 50); fi ;;
+esac
+arguments+=(${options[@]+"${options[@]}"})
+
+if [ "$out" = - ]; then
+  exec "$build/bin/skald" "${arguments[@]}" -- "$text"
+fi
+
+start=$(date +%s%N)
+status=0
+result=$("$build/bin/skald" "${arguments[@]}" --json -- "$text" </dev/null) || status=$?
+if [ $status != 0 ]; then
+  printf '\nquickstart: skald ended with status %d; docs/errors.md says what each status means.\n' $status >&2
+  exit $status
+fi
+took=$((($(date +%s%N) - start) / 1000000))
+frames=$(printf '%s' "$result" | tr -d '\n' | sed -n 's/.*"frames": *\([0-9]*\).*/\1/p')
+if [ $json = yes ]; then say "$result"; fi
+
+# A frame is 80 ms.
+say "$(printf 'Wrote %s: %d.%02d s of audio, made in %d.%02d s.' "$out" \
+  $((frames * 8 / 100)) $((frames * 8 % 100)) $((took / 1000)) $((took % 1000 / 10)))"
+if [ $noise = yes ]; then
+  say "Remember: this is noise from random weights. With a model: ./quickstart.sh \"Some text\" --model DIR --voice vivian"
+fi
+for player in aplay paplay ffplay mpv play; do
+  if command -v $player >/dev/null 2>&1; then
+    say "Play it with: $player $out"
+    exit 0
+  fi
+done
+say "To hear it: apt-get install alsa-utils, then aplay $out - or open the file with any audio player."

@@ -1,0 +1,185 @@
+#!/bin/bash
+# Builds and runs every test; one line a step, then the line `N passed, N failed`.
+set -uo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: ./test.sh [--full] [--only STEP]... [--list]
+
+  --full        also thread sanitizer, clang-tidy, slow tests, planted faults, long fuzzing, Debian 13
+  --only STEP   only this step (repeatable); --list names them
+TEXT
+}
+
+quick_steps=(format includes style strings shell release asan fuzz python)
+full_steps=(tsan tidy slow mutate debian13)
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$root" || exit 1
+jobs=$(nproc)
+full=no
+only=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --full) full=yes ;;
+    --only)
+      [ $# -ge 2 ] || { usage >&2 && exit 2; }
+      only+=("$2")
+      shift ;;
+    --list) printf '%s\n' "${quick_steps[@]}" "${full_steps[@]}" && exit 0 ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+  shift
+done
+
+# A step runs in a shell of its own with `set -e`. Its last line of output may start with "note: ", which is shown
+# with the verdict; status 77 means that it could not run here.
+skip() { printf 'note: %s\n' "$*" && exit 77; }
+note() { printf 'note: %s\n' "$*"; }
+
+# ---- checks of the text -------------------------------------------------------------------------------------------
+
+step_format() {
+  # Versions format differently; the tree follows Debian 12's.
+  clang-format --version | grep -q 'version 14\.' || skip "the format is that of clang-format 14"
+  git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 -r clang-format --dry-run -Werror
+}
+
+step_includes() {
+  tools/check_includes --self-test
+  tools/check_includes
+}
+
+step_style() {
+  tools/check_style --self-test
+  tools/check_style
+}
+
+step_strings() {
+  tools/check_strings --self-test
+  tools/check_strings
+}
+
+step_shell() {
+  git ls-files -z | xargs -0 -r grep -lIE -m1 '^#!/bin/(ba)?sh' | xargs -r shellcheck -S warning
+}
+
+# ---- builds and their tests ---------------------------------------------------------------------------------------
+
+# build PRESET [cmake options]: configures and builds everything of a preset.
+build() {
+  cmake --preset "$@"
+  cmake --build "build/$1" -j "$jobs"
+}
+
+run_ctest() {
+  ctest --test-dir "build/$1" -j "$jobs" --output-on-failure --no-tests=error "${@:2}" | tee "build/$1/ctest.txt"
+  note "$(sed -n 's/^.*% tests passed, .* out of \([0-9]*\)$/\1 tests/p' "build/$1/ctest.txt")"
+}
+
+step_release() {
+  build release -DSKALD_TESTS=ON -DSKALD_WERROR=ON
+  run_ctest release -LE full
+}
+
+step_asan() {
+  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+  build asan
+  run_ctest asan -LE full
+}
+
+# Every program of the fuzz build but `skald` itself is a fuzz target.
+step_fuzz() {
+  local seconds=8 names name seeds
+  [ $full = yes ] && seconds=180
+  cmake --preset fuzz
+  names=$(ninja -C build/fuzz -t targets all | sed -n 's/^bin\/\([^/]*\): .*EXECUTABLE_LINKER.*$/\1/p' | grep -vx skald)
+  [ -n "$names" ] || { echo "the fuzz build has no target" && return 1; }
+  printf 'bin/%s\n' $names | xargs ninja -C build/fuzz
+  for name in $names; do
+    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/found"
+    seeds=$(find tests/fuzz -type d -path "*/corpus/${name%_fuzz}*")
+    echo "== $name, $seconds s"
+    "build/fuzz/bin/$name" -max_total_time=$seconds -seed=1 -timeout=20 -rss_limit_mb=3072 -print_final_stats=1 \
+      -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" $seeds
+  done
+  note "$(echo "$names" | wc -w) targets, $seconds s each"
+}
+
+step_python() {
+  local found
+  found=$(git ls-files 'python/*test_*.py' 'tests/tools/test_*.py')
+  [ -n "$found" ] || skip "no Python unit tests in the tree"
+  for file in $found; do
+    (cd "$(dirname "$file")" && python3 -m unittest -v "$(basename "$file" .py)")
+  done
+}
+
+# ---- with --full --------------------------------------------------------------------------------------------------
+
+step_tsan() {
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  build tsan
+  run_ctest tsan -R '^(base|engine|capi)' -LE full
+}
+
+step_tidy() {
+  cmake --preset release -DSKALD_TESTS=ON
+  tools/tidy build/release
+}
+
+step_slow() {
+  build release -DSKALD_TESTS=ON
+  run_ctest release -L full
+}
+
+step_mutate() {
+  [ -x tools/mutate ] || skip "tools/mutate is not in this tree"
+  tools/mutate
+}
+
+step_debian13() {
+  [ "$(id -u)" = 0 ] || skip "the Debian 13 chroot needs root"
+  tools/debian13-check.sh
+}
+
+# ---- the run ------------------------------------------------------------------------------------------------------
+
+steps=("${quick_steps[@]}")
+[ $full = yes ] && steps+=("${full_steps[@]}")
+[ ${#only[@]} -gt 0 ] && steps=("${only[@]}")
+for step in "${steps[@]}"; do
+  declare -F "step_$step" >/dev/null || { printf 'test.sh: there is no step %s; --list names them\n' "$step" >&2 && exit 2; }
+done
+
+sections=(build test fuzz)
+[[ " ${steps[*]} " =~ " "(tidy|debian13)" " ]] && sections+=(full)
+tools/install_packages "${sections[@]}" || exit 1
+
+logs=build/log
+mkdir -p $logs
+passed=0 failed=0 skipped=0
+for step in "${steps[@]}"; do
+  log=$logs/$step.txt
+  printf '%-9s ' "$step"
+  began=$SECONDS
+  (set -e && "step_$step") >"$log" 2>&1 </dev/null
+  status=$?
+  took=$((SECONDS - began))
+  verdict=$(tail -n 1 "$log" | sed -n 's/^note: //p')
+  case $status in
+    0) word=ok passed=$((passed + 1)) ;;
+    77) word=skipped skipped=$((skipped + 1)) ;;
+    *) word=FAILED failed=$((failed + 1)) verdict="the whole log is $log" ;;
+  esac
+  printf '%-8s %2d:%02d  %s\n' $word $((took / 60)) $((took % 60)) "$verdict"
+  if [ $word = FAILED ]; then
+    tail -n 60 "$log" | sed 's/^/  | /'
+  fi
+done
+
+line="$passed passed, $failed failed"
+[ $skipped -gt 0 ] && line="$line, $skipped skipped"
+printf '%s\n' "$line"
+[ $failed = 0 ]
