@@ -139,7 +139,7 @@ class HeaderReader final : public json::json_sax_t {
     in_offsets,
     after
   };
-  enum Seen : unsigned { kType = 1, kShape = 2, kOffsets = 4, kAll = 7 };
+  static constexpr unsigned kType = 1, kShape = 2, kOffsets = 4, kAll = 7;  // bits of seen_
 
   std::string tensor() const { return "tensor " + quote(name_); }
   bool fail(std::string what) {
