@@ -45,4 +45,21 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
 std::vector<ExpectedTensor> expected_codec_tensors(const CodecConfig& config);
 
+/// What the tensors of a main file say about themselves, without any configuration.
+struct FoundModel {
+  int64_t hidden_size = 0, intermediate_size = 0;  ///< of the talker; 0 when its tensors are absent
+  bool speaker_encoder = false;
+  ModelSize size() const;  ///< by the published shapes
+};
+FoundModel find_model(const Checkpoint& checkpoint);
+
+/// Compares every tensor's name, shape and type with the configuration and adds a fault for each difference; a tensor
+/// too many is a warning. Weights of another size or type of model are one fault that says so.
+void compare_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Faults& faults);
+void compare_codec_tensors(const Checkpoint& checkpoint, const CodecConfig& config, Faults& faults);
+
+/// Throws Error(model_invalid) with the first difference that is an error and the number of the others.
+void require_tensors(const Checkpoint& checkpoint, const ModelConfig& config);
+void require_codec_tensors(const Checkpoint& checkpoint, const CodecConfig& config);
+
 }  // namespace skald::model

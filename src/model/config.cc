@@ -61,29 +61,33 @@ const char* model_type_name(ModelType type) {
   return "base";
 }
 
-ModelConfig read_config(const fs::path& model_dir, Faults& faults) {
-  ModelConfig config;
-  if (!check_folder(model_dir, faults)) return config;
+ConfigReading read_config(const fs::path& model_dir, Faults& faults) {
+  ConfigReading reading;
+  if (!check_folder(model_dir, faults)) return reading;
+  ModelConfig& config = reading.config;
   const fs::path path = model_dir / "config.json", codec_dir = model_dir / "speech_tokenizer";
+  const size_t before = count_errors(faults);
   const auto text = read_small_file(path, "without it nothing is known about the model", faults);
   if (text) parse_model_config(*text, path.string(), config, faults);
-  bool sound = count_errors(faults) == 0;
-  if (sound) check_model_config(config, path.string(), faults);
-  sound = read_codec(codec_dir, config.codec, faults) && sound;
-  if (sound) check_model_against_codec(config, path.string(), (codec_dir / "config.json").string(), faults);
+  if (count_errors(faults) == before) check_model_config(config, path.string(), faults);
+  reading.model_sound = count_errors(faults) == before;
+  reading.codec_sound = read_codec(codec_dir, config.codec, faults);
+  if (reading.model_sound && reading.codec_sound) {
+    check_model_against_codec(config, path.string(), (codec_dir / "config.json").string(), faults);
+  }
   const fs::path generation = model_dir / "generation_config.json";
   const auto settings =
       read_small_file(generation, "without it the model's sampling settings are unknown", faults);
   if (settings) parse_generation_config(*settings, generation.string(), config.generation, faults);
   check_tokenizer_files(model_dir, faults);
-  return config;
+  return reading;
 }
 
 ModelConfig load_config(const fs::path& model_dir) {
   Faults faults;
-  ModelConfig config = read_config(model_dir, faults);
+  ConfigReading reading = read_config(model_dir, faults);
   throw_first(faults);
-  return config;
+  return std::move(reading.config);
 }
 
 CodecConfig load_codec_config(const fs::path& dir) {

@@ -31,15 +31,16 @@ struct TalkerConfig : DecoderConfig {
   int32_t text_vocab_size = 0, text_hidden_size = 0, num_code_groups = 0;
   int32_t codec_pad_id = 0, codec_bos_id = 0, codec_eos_id = 0;
   int32_t codec_think_id = 0, codec_nothink_id = 0, codec_think_bos_id = 0, codec_think_eos_id = 0;
-  std::map<std::string, int32_t> language_ids;        ///< lower-case English names, dialects included
-  std::map<std::string, int32_t> speaker_ids;         ///< lower-case names
-  std::map<std::string, std::string> speaker_dialect; ///< speaker -> dialect name; absent when it has none
-  int32_t codes() const { return vocab_size - 1024; } ///< audio codes of group 0
+  std::map<std::string, int32_t> language_ids;         ///< lower-case English names, dialects included
+  std::map<std::string, int32_t> speaker_ids;          ///< lower-case names
+  std::map<std::string, std::string> speaker_dialect;  ///< speaker -> dialect name; absent when it has none
+  int32_t codes() const { return vocab_size - 1024; }  ///< audio codes of group 0
 };
 
 struct SpeakerEncoderConfig {
   int32_t enc_dim = 0, sample_rate = 24000, mel_dim = 128;
-  std::vector<int32_t> enc_channels{512, 512, 512, 512, 1536}, enc_kernel_sizes{5, 3, 3, 3, 1}, enc_dilations{1, 2, 3, 4, 1};
+  std::vector<int32_t> enc_channels{512, 512, 512, 512, 1536}, enc_kernel_sizes{5, 3, 3, 3, 1},
+      enc_dilations{1, 2, 3, 4, 1};
   int32_t enc_attention_channels = 128, enc_res2net_scale = 8, enc_se_channels = 128;
 };
 
@@ -59,7 +60,8 @@ struct CodecEncoderConfig {
   std::vector<int32_t> upsampling_ratios;
   int32_t hidden_size = 0, intermediate_size = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
   float norm_eps = 0, rope_theta = 0;
-  int32_t codebook_size = 0, codebook_dim = 0, vq_hidden_dim = 0, num_quantizers = 0, num_semantic_quantizers = 1;
+  int32_t codebook_size = 0, codebook_dim = 0, vq_hidden_dim = 0, num_quantizers = 0,
+          num_semantic_quantizers = 1;
 };
 
 struct CodecConfig {
@@ -95,14 +97,21 @@ struct ModelConfig {
 /// Throws Error(model_not_found) or Error(model_invalid) naming file and key.
 ModelConfig load_config(const std::filesystem::path& model_dir);
 
-/// The same without throwing: adds every fault that it finds, warnings included. With errors among them the result
-/// is incomplete.
-ModelConfig read_config(const std::filesystem::path& model_dir, Faults& faults);
+/// What reading found; a part that is not sound has errors among the faults and values that mean nothing.
+struct ConfigReading {
+  ModelConfig config;
+  bool model_sound = false;  ///< everything that config.json fills
+  bool codec_sound = false;  ///< config.codec
+};
+
+/// The same without throwing: adds every fault that it finds, warnings included.
+ConfigReading read_config(const std::filesystem::path& model_dir, Faults& faults);
 
 /// The codec's configuration alone: `dir` is a speech_tokenizer/ folder or a codec repository.
 CodecConfig load_codec_config(const std::filesystem::path& dir);
 
-/// Valid public language names of a model: "auto" first, then every name without "dialect" in it (specification 1.8).
+/// Valid public language names of a model: "auto" first, then every name without "dialect" in it
+/// (specification 1.8).
 std::vector<std::string> language_names(const ModelConfig& config);
 
 }  // namespace skald::model

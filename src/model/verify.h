@@ -1,6 +1,7 @@
 // `skald verify`: names the model and compares every tensor with the configuration.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,15 +15,20 @@ struct Finding {
 };
 
 struct VerifyReport {
-  std::string type, size;   ///< as configured: "custom_voice", "0b6"
-  std::string found_size;   ///< what the tensors say: "0b6", "1b7", "other"
+  std::string type, size;  ///< as configured: "custom_voice", "0b6"
+  std::string found_size;  ///< what the tensors say: "0b6", "1b7", "other"
   size_t tensors = 0, parameters = 0, codec_tensors = 0, codec_parameters = 0;
   bool fine_tuned = false;  ///< a fine-tuned snapshot made by the official script (specification 1.1)
   std::vector<Finding> findings;
-  bool ok() const;          ///< no error among the findings
+  bool ok() const;  ///< no error among the findings
 };
 
-/// Reads everything that loading would read and reports all faults at once instead of the first.
-VerifyReport verify_model(const std::filesystem::path& model_dir);
+struct VerifyOptions {
+  bool scan_values = true;  ///< look for NaN and infinity in every weight: reads the files completely
+};
+
+/// Reads everything that loading would read and reports all faults at once instead of the first, errors
+/// before warnings. Never throws for what it finds in files.
+VerifyReport verify_model(const std::filesystem::path& model_dir, const VerifyOptions& options = {});
 
 }  // namespace skald::model
