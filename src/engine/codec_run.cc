@@ -1,0 +1,51 @@
+// The decode modes as restarts of one stateful codec.
+#include "engine/codec_run.h"
+
+#include <algorithm>
+
+namespace skald::engine {
+
+void CodecRun::decode(std::span<const int32_t> codes, std::vector<float>& out) {
+  const auto groups = static_cast<size_t>(core_.groups());
+  while (!codes.empty()) {
+    if (frame_ == 0 || (official_ && frame_ % kOfficialChunk == 0)) restart();
+    size_t frames = codes.size() / groups;
+    if (official_) frames = std::min(frames, static_cast<size_t>(kOfficialChunk - frame_ % kOfficialChunk));
+    const auto part = codes.first(frames * groups);
+    run(part, out);
+    frame_ += static_cast<int64_t>(frames);
+    if (official_) {
+      context_.insert(context_.end(), part.begin(), part.end());
+      const size_t kept = std::min(context_.size(), kOfficialContext * groups);
+      context_.erase(context_.begin(), context_.end() - static_cast<std::ptrdiff_t>(kept));
+    }
+    codes = codes.subspan(frames * groups);
+  }
+}
+
+void CodecRun::restart() {
+  {
+    const std::lock_guard lock(core_.compute);
+    core_.model->codec_reset(slot_);
+  }
+  std::vector<float> dropped;
+  run(context_, dropped);
+}
+
+void CodecRun::run(std::span<const int32_t> codes, std::vector<float>& out) {
+  const auto groups = static_cast<size_t>(core_.groups()),
+             rate = static_cast<size_t>(core_.samples_per_frame());
+  const size_t most = static_cast<size_t>(core_.options.codec_chunk) * groups;
+  while (!codes.empty()) {
+    const auto part = codes.first(std::min(most, codes.size()));
+    const size_t done = out.size(), samples = part.size() / groups * rate;
+    out.resize(done + samples);
+    const std::lock_guard lock(core_.compute);
+    const auto start = Clock::now();
+    core_.model->codec_decode(slot_, part, std::span(out).subspan(done, samples));
+    compute_ms_ += milliseconds(start, Clock::now());
+    codes = codes.subspan(part.size());
+  }
+}
+
+}  // namespace skald::engine

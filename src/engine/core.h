@@ -1,0 +1,85 @@
+// What all streams of an engine share: device, model, tokenizer, the compute lock and the slots.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backend/ops.h"
+#include "model/model.h"
+#include "skald/skald.h"
+#include "text/tokenizer.h"
+
+namespace skald::engine {
+
+using Clock = std::chrono::steady_clock;
+
+/// Milliseconds between two moments.
+double milliseconds(Clock::time_point from, Clock::time_point to);
+
+/// A mutex that serves waiters in the order of arrival: streams on several threads take turns frame by frame,
+/// where a std::mutex would let one of them go on for ever.
+class FairMutex {
+ public:
+  void lock();
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  uint64_t next_ticket_ = 0, serving_ = 0;
+};
+
+/// Slots of the model that no request uses. Any thread.
+class SlotPool {
+ public:
+  explicit SlotPool(int32_t slots);
+  /// A free slot. Throws Error(unsupported) when all are taken.
+  int32_t take();
+  void give_back(int32_t slot);
+
+ private:
+  std::mutex mutex_;
+  std::vector<int32_t> free_;
+  int32_t count_;
+};
+
+/// Shared by the engine and its streams, so that a stream outlives the engine object unharmed.
+struct Core {
+  Core(const EngineOptions& options, std::unique_ptr<backend::Backend> device,
+       std::unique_ptr<model::Model> model, text::Tokenizer tokenizer);
+
+  const model::ModelConfig& config() const { return model->config(); }
+  int32_t groups() const { return config().talker.num_code_groups; }
+  int32_t samples_per_frame() const { return config().codec.decode_upsample_rate; }
+
+  EngineOptions options;
+  std::unique_ptr<backend::Backend> device;  ///< before `model`, which it outlives
+  std::unique_ptr<model::Model> model;       ///< under `compute`, except for its configuration
+  text::Tokenizer tokenizer;
+  FairMutex compute;
+  SlotPool slots;
+};
+
+/// A slot taken from the pool until release() or the end of the object. Movable, not copyable.
+class SlotLease {
+ public:
+  explicit SlotLease(std::shared_ptr<Core> core);
+  SlotLease(SlotLease&& other) noexcept : core_(std::move(other.core_)), slot_(other.slot_) {}
+  SlotLease& operator=(SlotLease&&) = delete;
+  ~SlotLease() { release(); }
+
+  Core& core() const { return *core_; }
+  int32_t slot() const { return slot_; }
+  bool held() const { return core_ != nullptr; }
+  void release() noexcept;
+
+ private:
+  std::shared_ptr<Core> core_;
+  int32_t slot_;
+};
+
+}  // namespace skald::engine

@@ -1,0 +1,160 @@
+// The engine: opens a model on a device, hands out streams.
+#include <fmt/format.h>
+
+#include <random>
+
+#include "backend/cpu/cpu.h"
+#include "engine/codec_run.h"
+#include "engine/core.h"
+#include "engine/memory.h"
+#include "engine/prepare.h"
+#include "engine/streams.h"
+#include "skald/skald.h"
+
+namespace skald {
+
+std::string_view stop_reason_name(StopReason reason) noexcept {
+  switch (reason) {
+    case StopReason::none: return "none";
+    case StopReason::eos: return "eos";
+    case StopReason::length: return "length";
+    case StopReason::runaway: return "runaway";
+    case StopReason::cancelled: return "cancelled";
+    case StopReason::error: return "error";
+  }
+  return "none";
+}
+
+namespace engine {
+namespace {
+
+void check_range(const char* name, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is {}, but must be within {}..{}", name, value, least, most));
+}
+
+void check_options(const EngineOptions& o) {
+  if (o.device != "cpu" && o.device != "auto")
+    throw Error(ErrorCode::device,
+                fmt::format("device \"{}\" cannot be used: this build has \"cpu\" only", o.device));
+  check_range("threads", o.threads, 0, 1024);
+  check_range("slots", o.slots, 1, 1024);
+  check_range("codec_chunk", o.codec_chunk, 1, 4096);
+}
+
+model::ModelOptions model_options(const EngineOptions& o) {
+  model::ModelOptions m;
+  m.slots = o.slots, m.cache_capacity = o.cache_capacity, m.codec_chunk = o.codec_chunk;
+  return m;
+}
+
+std::shared_ptr<Core> load(const std::filesystem::path& dir, const EngineOptions& options) {
+  check_options(options);
+  const model::ModelConfig config = model::load_config(dir);
+  check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
+  check_memory(model::estimate_memory(config, model_options(options)), available_memory(), options);
+  text::Tokenizer tokenizer = text::Tokenizer::load(dir);
+  if (tokenizer.vocabulary_size() > static_cast<size_t>(config.talker.text_vocab_size))
+    throw Error(
+        ErrorCode::model_invalid,
+        fmt::format(
+            "{}: the tokenizer has {} tokens, but the model's text embedding only {} (text_vocab_size); "
+            "the files are from different models",
+            dir.string(), tokenizer.vocabulary_size(), config.talker.text_vocab_size));
+  auto device = backend::make_cpu_backend({.threads = options.threads, .target = options.cpu_target});
+  auto model = model::Model::load(dir, *device, model_options(options));
+  return std::make_shared<Core>(options, std::move(device), std::move(model), std::move(tokenizer));
+}
+
+ModelInfo describe(const model::ModelConfig& config) {
+  ModelInfo info;
+  info.type = model::model_type_name(config.type);
+  info.size = config.size_tag;
+  for (const auto& [name, id] : config.talker.speaker_ids) info.voices.push_back(name);
+  info.languages = model::language_names(config);
+  info.sample_rate = config.codec.output_sample_rate;
+  info.samples_per_frame = config.codec.decode_upsample_rate;
+  info.groups = config.talker.num_code_groups;
+  info.hidden_size = config.talker.hidden_size;
+  info.vocab_size = config.talker.vocab_size;
+  info.codes = config.predictor.vocab_size;
+  info.takes_instruct =
+      config.type == model::ModelType::voice_design ||
+      (config.type == model::ModelType::custom_voice && config.size != model::ModelSize::size_0b6);
+  return info;
+}
+
+/// 53 bits, so that a reader of JSON that knows only doubles can repeat the run.
+uint64_t random_seed() {
+  std::random_device device;
+  return ((uint64_t{device()} << 32) | device()) >> 11;
+}
+
+std::string random_id() {
+  std::random_device device;
+  std::string id;
+  for (int word = 0; word < 4; ++word) id += fmt::format("{:08x}", device());
+  return id;
+}
+
+class LoadedEngine final : public Engine {
+ public:
+  explicit LoadedEngine(std::shared_ptr<Core> core)
+      : core_(std::move(core)), info_(describe(core_->config())) {}
+
+  const ModelInfo& info() const override { return info_; }
+
+  std::unique_ptr<SpeechStream> start_stream(const SpeechRequest& request,
+                                             const Diagnosis* diagnosis) override {
+    return make_speech_stream(core_, completed(request), diagnosis);
+  }
+
+  std::unique_ptr<TextStream> start_text_stream(const SpeechRequest& request,
+                                                const Diagnosis* diagnosis) override {
+    return make_text_stream(core_, completed(request), diagnosis);
+  }
+
+  PromptInfo prompt(const SpeechRequest& request) const override {
+    Prepared prepared = prepare(core_->config(), core_->tokenizer, request, false);
+    const model::Prompt prompt = model::build_prompt(core_->config(), prepared.input);
+    PromptInfo info;
+    info.ids = std::move(prepared.ids);
+    for (const model::PromptRow& row : prompt.rows)
+      info.rows.push_back({row.text_id, row.codec_ids, row.speaker_vector});
+    info.trailing = model::trailing_ids(core_->config(), prepared.input, prompt);
+    info.language = std::move(prepared.language);
+    info.warnings = std::move(prepared.warnings);
+    return info;
+  }
+
+  std::vector<float> decode(std::span<const int32_t> codes, DecodeMode mode) override {
+    check_codes(core_->config(), codes, "codes");
+    const SlotLease lease(core_);
+    std::vector<float> samples;
+    samples.reserve(codes.size() / static_cast<size_t>(core_->groups()) *
+                    static_cast<size_t>(core_->samples_per_frame()));
+    CodecRun(*core_, lease.slot(), mode).decode(codes, samples);
+    return samples;
+  }
+
+ private:
+  /// What the engine draws when the caller leaves it open.
+  static SpeechRequest completed(SpeechRequest request) {
+    if (!request.seed) request.seed = random_seed();
+    if (request.request_id.empty()) request.request_id = random_id();
+    return request;
+  }
+
+  std::shared_ptr<Core> core_;
+  ModelInfo info_;
+};
+
+}  // namespace
+}  // namespace engine
+
+std::unique_ptr<Engine> Engine::open(const std::filesystem::path& model_dir, const EngineOptions& options) {
+  return std::make_unique<engine::LoadedEngine>(engine::load(model_dir, options));
+}
+
+}  // namespace skald

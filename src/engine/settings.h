@@ -1,0 +1,31 @@
+// Sampler settings and frame limits of a request: absent values from the model, ranges checked. Pure
+// functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "backend/ops.h"
+#include "model/config.h"
+#include "skald/skald.h"
+
+namespace skald::engine {
+
+/// Frames that any text may take before its run counts as a runaway, and frames per code point beyond that.
+/// The factor was measured on English only; for other languages it is a guess on the generous side.
+inline constexpr int32_t kLeastFrameBound = 240;
+inline constexpr int32_t kFramesPerCodePoint = 12;
+
+/// Settings of both samplers: the request's value, else generation_config.json, else the defaults of
+/// specification 6.1. Temperature 0 is greedy. Seed, max_frames and the diagnosis fields stay 0. Throws
+/// Error(invalid_argument) naming the setting, its value and its range.
+backend::SlotSettings resolve_sampling(const Sampling& sampling, const model::GenerationConfig& defaults);
+
+/// The caller's own limit in frames: max_frames, max_new_tokens - 1 (specification 6.4), the smaller of both,
+/// or none. Throws Error(invalid_argument) for max_frames below 1 or max_new_tokens below 2.
+std::optional<int32_t> caller_frame_limit(const SpeechRequest& request);
+
+/// Frames after which a run over a text of this many code points counts as a runaway.
+int32_t text_frame_bound(uint64_t code_points);
+
+}  // namespace skald::engine

@@ -1,0 +1,110 @@
+// One utterance: prompt, frame loop, guards, codec. Both kinds of stream drive it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/codec_run.h"
+#include "engine/core.h"
+#include "engine/guards.h"
+#include "engine/prepare.h"
+#include "engine/tap.h"
+#include "model/prompt.h"
+
+namespace skald::engine {
+
+/// Used from one thread at a time, except cancel(). Gives its slot back as soon as it is over.
+class Utterance {
+ public:
+  /// Takes a slot. With complete text the prompt is built here, so that text_too_long comes before any work;
+  /// the device works from the first next() on. `started` is the moment the request came in.
+  Utterance(std::shared_ptr<Core> core, const SpeechRequest& request, Prepared prepared,
+            const Diagnosis* diagnosis, Clock::time_point started);
+
+  /// Called before every frame while the text is incomplete; it may call set_text.
+  std::function<void()> pull_text;
+  /// Text that arrives in pieces: all ids so far (of ids[3:-5]), their role rows once the first is known, and
+  /// the length of the text so far. Throws Error(text_too_long).
+  void set_text(std::span<const int32_t> ids, std::span<const int32_t> role_ids, uint64_t code_points,
+                bool complete);
+  /// True while more text would be of use: the prompt is not built, or fewer than kLookAhead ids wait to be
+  /// fed.
+  bool wants_text() const;
+  bool has_prompt() const { return prompt_.has_value(); }
+
+  /// Up to max_frames frames of audio, as SpeechStream::next_audio. An empty chunk that is not the last one
+  /// means that text is needed. Frames that were complete when an error came are delivered first.
+  AudioChunk next(int32_t max_frames);
+  void cancel() noexcept { cancelled_ = true; }
+  /// Ends the utterance with an error found elsewhere; next() throws it once what is complete was delivered.
+  void fail(std::exception_ptr error);
+  bool over() const { return over_; }
+  void warn(std::string warning) { result_.warnings.push_back(std::move(warning)); }
+
+  SpeechResult result() const;
+  std::vector<int32_t> codes() const { return codes_; }
+
+ private:
+  static constexpr size_t kLookAhead = 64;
+
+  void build_prompt();
+  void start();
+  void run_frames(int64_t until);
+  bool text_ready();
+  void run_frame();
+  void settle(backend::SlotStatus status);
+  void watch(int32_t code0);
+  void stop_at_bound();
+  void stop(StopReason reason) { stop_ = reason; }
+  void stop(ErrorCode code, const std::string& message);
+  void check_cancelled();
+  AudioChunk deliver(int32_t max_frames);
+  void decode_reference(std::vector<float>& kept);
+  void finish();
+  [[noreturn]] void rethrow();
+
+  int64_t frames() const { return static_cast<int64_t>(codes_.size()) / core_->groups(); }
+  bool stopped() const { return stop_ != StopReason::none; }
+  /// Nothing may be delivered before the end is known.
+  bool holds_back() const {
+    return decode_ == DecodeMode::whole || (official_cut_ && prepared_.input.in_context);
+  }
+
+  std::shared_ptr<Core> core_;
+  SlotLease lease_;
+  Prepared prepared_;
+  Tap tap_;
+  DecodeMode decode_;
+  bool official_cut_;
+  StallGuard stall_;
+  std::vector<float> x_vector_;
+  CodecRun codec_;
+  Clock::time_point started_;
+
+  std::optional<model::Prompt> prompt_;
+  int64_t trailing_ = 0;  ///< text rows handed over to be fed one per frame
+  int64_t fed_ = 0;       ///< frames whose row was fed back
+  int32_t room_ = 0;      ///< positions that the prompt leaves
+  bool running_ = false, limited_ = false;
+  std::vector<int32_t> codes_;
+  int64_t delivered_ = 0;  ///< frames
+  bool reference_decoded_ = false;
+
+  std::atomic<bool> cancelled_ = false;
+  StopReason stop_ = StopReason::none;
+  std::exception_ptr error_;
+  bool over_ = false;
+  double frame_ms_ = 0;
+  SpeechResult result_;
+};
+
+/// Any exception as the library's one type: memory exhaustion and foreign exceptions get a code.
+Error to_error(std::exception_ptr error) noexcept;
+
+}  // namespace skald::engine
