@@ -1,0 +1,443 @@
+// Speaks long text piece by piece.
+#include "engine/long_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "text/inspect.h"
+#include "text/sentences.h"
+#include "text/utf8.h"
+
+namespace skald::engine {
+namespace {
+
+/// Whether a sentence or paragraph ends with this piece, and not only a clause: such joins get a pause.
+bool ends_sentence(std::string_view piece) {
+  static constexpr std::u32string_view kEnds =
+      U".!?\u2026\u3002\uFF01\uFF1F\uFF0E\u06D4\u061F\u0964\u0965\n\u2029";
+  const std::u32string code_points = text::to_utf32(piece);
+  for (auto it = code_points.rbegin(); it != code_points.rend() && !text::is_spoken(*it); ++it) {
+    if (kEnds.find(*it) != std::u32string_view::npos) return true;
+  }
+  return false;
+}
+
+/// The first words of a piece, for error sentences.
+std::string first_words(const std::string& piece) {
+  constexpr size_t kShown = 32;
+  std::u32string code_points = text::to_utf32(piece);
+  const size_t start = std::min(code_points.find_first_not_of(U" \t\r\n"), code_points.size());
+  const bool cut = code_points.size() - start > kShown;
+  std::string out;
+  for (const char32_t c : code_points.substr(start, kShown)) {
+    text::append_utf8(out, c < U' ' ? U' ' : c);
+  }
+  while (out.ends_with(' ')) out.pop_back();
+  return cut ? out + "…" : out;
+}
+
+/// A seed that a person can type again.
+uint64_t draw_seed() { return std::random_device()(); }
+
+}  // namespace
+
+int32_t default_piece_limit(const ModelInfo& info) {
+  return info.type == "base" ? kPieceLimitClone : kPieceLimit;
+}
+
+// ---- PieceJoiner
+// ----------------------------------------------------------------------------------------------------
+
+float PieceJoiner::gain(size_t i) const {
+  const double phase = static_cast<double>(i + 1) / static_cast<double>(fade_ + 1);
+  return static_cast<float>(0.5 - 0.5 * std::cos(std::numbers::pi * phase));
+}
+
+void PieceJoiner::begin_piece(size_t pause_samples) {
+  if (!std::exchange(any_, true)) {
+    faded_in_ = fade_;  // the outer edge stays as it is
+    return;
+  }
+  const size_t tail = std::min(fade_, ready_.size() - piece_start_);
+  for (size_t i = 0; i < tail; ++i) ready_[ready_.size() - 1 - i] *= gain(i);
+  ready_.resize(ready_.size() + pause_samples, 0.0f);
+  total_ += pause_samples;
+  piece_start_ = ready_.size();
+  faded_in_ = 0;
+}
+
+void PieceJoiner::add(std::span<const float> samples) {
+  const size_t start = ready_.size();
+  ready_.insert(ready_.end(), samples.begin(), samples.end());
+  total_ += samples.size();
+  for (size_t i = start; i < ready_.size() && faded_in_ < fade_; ++i) ready_[i] *= gain(faded_in_++);
+}
+
+std::vector<float> PieceJoiner::take() {
+  const size_t held = std::min(fade_, ready_.size() - piece_start_);
+  std::vector<float> out(ready_.begin(), ready_.end() - static_cast<std::ptrdiff_t>(held));
+  ready_.erase(ready_.begin(), ready_.end() - static_cast<std::ptrdiff_t>(held));
+  piece_start_ = 0;
+  return out;
+}
+
+std::vector<float> PieceJoiner::finish() {
+  piece_start_ = 0;
+  return std::exchange(ready_, {});
+}
+
+// ---- Where the pieces come from
+// -------------------------------------------------------------------------------------
+
+struct LongText::Feed {
+  std::vector<std::string> whole;  // of a text known from the start
+  size_t given = 0;                // pieces handed out
+
+  TextSource source;  // of a text that arrives
+  std::optional<text::SentenceSplitter> splitter;
+  std::string unsplit;  // arrived text without a splitter
+  std::string pending;  // of the piece that is being gathered
+  bool ended = false;
+
+  /// The next fragment of arriving text. Nothing: the writer paused (`quiet`), or the text is over.
+  std::optional<text::SentenceSplitter::Fragment> fragment(bool& quiet) {
+    quiet = false;
+    for (;;) {
+      if (splitter) {
+        if (auto next = splitter->next_fragment()) return next;
+      } else if (!unsplit.empty()) {
+        return text::SentenceSplitter::Fragment{std::exchange(unsplit, {}), false};
+      }
+      if (ended) return std::nullopt;
+      const TextArrival arrival = source();
+      splitter ? splitter->push(arrival.text) : void(unsplit += arrival.text);
+      if (arrival.end) {
+        ended = true;
+        if (splitter) splitter->finish();
+      } else if (arrival.quiet) {
+        quiet = true;
+        return std::nullopt;
+      }
+    }
+  }
+
+  /// The next whole piece; nothing at the end. A text that holds nothing at all is one empty piece, which the
+  /// engine refuses with the right error.
+  std::optional<std::string> next_piece() {
+    if (!source) return given < whole.size() ? std::optional(whole[given++]) : std::nullopt;
+    for (;;) {
+      bool quiet = false;
+      const auto next = fragment(quiet);
+      if (next) pending += next->text;
+      const bool over = !next && !quiet;
+      const bool complete = next ? next->ends_piece : quiet ? splitter.has_value() : true;
+      if (complete && (text::anything_to_speak(pending) || (over && given == 0))) {
+        ++given;
+        return std::exchange(pending, {});
+      }
+      if (over) return std::nullopt;
+    }
+  }
+
+  /// The start of the next piece of arriving text, as soon as there is something to speak; `ended_piece` if
+  /// it is all.
+  std::optional<std::string> next_start(bool& ended_piece) {
+    for (;;) {
+      bool quiet = false;
+      const auto next = fragment(quiet);
+      if (next) pending += next->text;
+      const bool over = !next && !quiet;
+      ended_piece = over || (next && next->ends_piece);
+      if (text::anything_to_speak(pending) || (over && given == 0)) {
+        ++given;
+        return std::exchange(pending, {});
+      }
+      if (over) return std::nullopt;
+    }
+  }
+};
+
+/// The request in work: one of the two kinds of stream.
+struct LongText::Running {
+  std::unique_ptr<SpeechStream> speech;
+  std::unique_ptr<TextStream> text;
+  std::string unpushed;    // text the queue had no room for
+  bool last_text = false;  // nothing follows `unpushed`
+  bool finished = false;   // finish() was called
+
+  void cancel() noexcept { speech ? speech->cancel() : text->cancel(); }
+  SpeechResult result() const { return speech ? speech->result() : text->result(); }
+  std::vector<int32_t> codes() const { return speech ? speech->codes() : text->codes(); }
+};
+
+// ---- LongText
+// -------------------------------------------------------------------------------------------------------
+
+LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions options, PieceObserver* observer)
+    : LongText(engine, std::move(request), std::move(options), nullptr, observer) {}
+
+LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions options, TextSource source,
+                   PieceObserver* observer)
+    : engine_(engine),
+      request_(std::move(request)),
+      options_(options),
+      observer_(observer),
+      feed_(std::make_unique<Feed>()),
+      joiner_(static_cast<size_t>(engine.info().sample_rate * kFadeMs / 1000)) {
+  if (!request_.seed) request_.seed = draw_seed();
+  if (options_.max_piece == 0) options_.max_piece = default_piece_limit(engine.info());
+  if (options_.max_piece < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the piece limit is {}, but must be at least 1", options_.max_piece));
+  }
+  const size_t limit = static_cast<size_t>(options_.max_piece);
+  if (source) {
+    feed_->source = std::move(source);
+    if (options_.split) feed_->splitter.emplace(limit);
+    feed_->splitter ? feed_->splitter->push(request_.text) : void(feed_->unsplit = request_.text);
+    return;
+  }
+  if (options_.split) {
+    for (const text::Piece& piece : text::split_sentences(request_.text, limit)) {
+      feed_->whole.push_back(request_.text.substr(piece.offset, piece.length));
+    }
+  }
+  if (feed_->whole.empty()) feed_->whole.push_back(request_.text);
+}
+
+LongText::~LongText() = default;
+
+int32_t LongText::piece_count() const {
+  return feed_->source && !over_ ? 0
+                                 : static_cast<int32_t>(feed_->source ? feed_->given : feed_->whole.size());
+}
+
+void LongText::set_running(std::unique_ptr<Running> running) {
+  const std::lock_guard lock(running_mutex_);
+  running_ = std::move(running);
+  if (running_ && cancelled_) running_->cancel();
+}
+
+void LongText::cancel() noexcept {
+  cancelled_ = true;
+  const std::lock_guard lock(running_mutex_);
+  if (running_) running_->cancel();
+}
+
+bool LongText::limit_reached() {
+  const int64_t spoken = result_.total.frames;
+  return result_.total.stop == StopReason::length ||
+         (request_.max_frames && *request_.max_frames <= spoken && spoken > 0) ||
+         (request_.max_new_tokens && *request_.max_new_tokens - spoken < 2 && spoken > 0);
+}
+
+bool LongText::begin_piece() {
+  const size_t index = feed_->given;
+  const bool arriving = feed_->source && request_.layout == TextLayout::ahead;
+  bool ended_piece = false;
+  if (result_.total.stop == StopReason::length && feed_->source)
+    return false;  // do not wait for text nobody speaks
+  auto piece = arriving ? feed_->next_start(ended_piece) : feed_->next_piece();
+  if (!piece) return false;
+  if (limit_reached()) {
+    result_.total.stop = StopReason::length;
+    result_.total.warnings.push_back(
+        fmt::format("the frame limit ended the speech; the text from piece {} on was not spoken", index + 1));
+    return false;
+  }
+  if (index > 0) {
+    const bool pause = ends_sentence(current_.text);
+    joiner_.begin_piece(pause ? static_cast<size_t>(engine_.info().sample_rate) * options_.pause_ms / 1000
+                              : 0);
+  } else {
+    joiner_.begin_piece(0);
+  }
+  current_ = PieceReport{};
+  current_.index = static_cast<int32_t>(index);
+  current_.text = options_.clean_text ? text::clean_invisible(*piece) : std::move(*piece);
+  piece_given_out_ = false;
+  start(0);
+  if (arriving && ended_piece) {
+    running_->text->finish();
+    running_->last_text = running_->finished = true;
+  }
+  return true;
+}
+
+void LongText::start(int32_t attempt) {
+  SpeechRequest request = request_;
+  request.text = current_.text;
+  request.seed = *request_.seed + static_cast<uint64_t>(current_.index) +
+                 static_cast<uint64_t>(attempt) * kRetrySeedStep;
+  const auto spoken = static_cast<int32_t>(result_.total.frames);
+  if (request.max_frames) *request.max_frames -= spoken;
+  if (request.max_new_tokens) *request.max_new_tokens -= spoken;
+  if (!request.request_id.empty() && current_.index > 0)
+    request.request_id += fmt::format(".{}", current_.index);
+  current_.seed = *request.seed;
+  current_.attempts = attempt + 1;
+  set_running(nullptr);  // gives its slot back first
+  const Diagnosis* diagnosis = observer_ ? observer_->begin(current_.index, attempt, request) : nullptr;
+  auto running = std::make_unique<Running>();
+  if (feed_->source && request.layout == TextLayout::ahead) {
+    running->text = engine_.start_text_stream(request, diagnosis);
+  } else {
+    running->speech = engine_.start_stream(request, diagnosis);
+  }
+  set_running(std::move(running));
+}
+
+AudioChunk LongText::pull_text_stream(int32_t max_frames) {
+  TextStream& stream = *running_->text;
+  for (;;) {
+    StreamReply reply = stream.poll(max_frames);
+    switch (reply.event) {
+      case StreamEvent::chunk: return std::move(reply.chunk);
+      case StreamEvent::finished: return AudioChunk{{}, 0, true};
+      case StreamEvent::error: throw *reply.error;
+      case StreamEvent::need_text: break;
+    }
+    if (running_->unpushed.empty() && !running_->last_text) {
+      bool quiet = false;
+      const auto next = feed_->fragment(quiet);
+      if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
+      if (next) {
+        current_.text += next->text;
+        running_->unpushed = options_.clean_text ? text::clean_invisible(next->text) : next->text;
+      }
+      running_->last_text = next ? next->ends_piece : !quiet;
+    }
+    // A refused push means that the queue is full: the next poll makes room.
+    if (!running_->unpushed.empty() && stream.try_push(running_->unpushed)) running_->unpushed.clear();
+    if (running_->unpushed.empty() && running_->last_text && !std::exchange(running_->finished, true))
+      stream.finish();
+  }
+}
+
+AudioChunk LongText::pull(int32_t max_frames) {
+  return running_->text ? pull_text_stream(max_frames) : running_->speech->next_audio(max_frames);
+}
+
+bool LongText::try_again(const Error& error) {
+  const bool possible = options_.retry && running_ && running_->speech && current_.attempts == 1 &&
+                        !piece_given_out_ && !request_.sampling.greedy &&
+                        error.code() == ErrorCode::runaway && !cancelled_;
+  if (!possible) return false;
+  failed_compute_ms_ += running_->result().compute_ms;
+  piece_samples_.clear();
+  start(1);
+  return true;
+}
+
+void LongText::merge(const PieceReport& report) {
+  SpeechResult& total = result_.total;
+  const SpeechResult& piece = report.result;
+  if (result_.pieces.empty()) {
+    total.request_id = piece.request_id;
+    total.seed = *request_.seed;
+    total.first_audio_ms = piece.first_audio_ms + failed_compute_ms_;
+  }
+  for (const std::string& warning : piece.warnings) {
+    if (std::find(total.warnings.begin(), total.warnings.end(), warning) == total.warnings.end()) {
+      total.warnings.push_back(warning);
+    }
+  }
+  total.frames += piece.frames;
+  total.stop = piece.stop;
+  total.instruct_ignored |= piece.instruct_ignored;
+  total.prompt_rows += piece.prompt_rows;
+  total.text_tokens += piece.text_tokens;
+  total.frame_bound += piece.frame_bound;
+  total.compute_ms += piece.compute_ms + std::exchange(failed_compute_ms_, 0);
+  const double audio_ms = 1000.0 * static_cast<double>(total.frames) * engine_.info().samples_per_frame /
+                          std::max(1, engine_.info().sample_rate);
+  total.rtf = audio_ms > 0 ? total.compute_ms / audio_ms : 0;
+  result_.pieces.push_back(report);
+}
+
+void LongText::end_piece() {
+  current_.result = running_->result();
+  const std::vector<int32_t> codes = observer_ ? running_->codes() : std::vector<int32_t>();
+  merge(current_);
+  set_running(nullptr);
+  joiner_.add(piece_samples_);
+  piece_samples_.clear();
+  if (observer_) observer_->end(current_, codes);
+}
+
+void LongText::rethrow(const Error& error) {
+  over_ = true;
+  if (running_) {
+    current_.result = running_->result();
+    merge(current_);
+    set_running(nullptr);
+  }
+  std::string where;
+  const bool one = feed_->source ? feed_->given <= 1 : feed_->whole.size() == 1;
+  if (!one && error.code() != ErrorCode::cancelled) {
+    where = fmt::format("piece {}{} (\"{}\"): ", current_.index + 1,
+                        feed_->source ? "" : fmt::format(" of {}", feed_->whole.size()),
+                        first_words(current_.text));
+  }
+  const std::string tried = current_.attempts > 1 ? fmt::format("; seeds {} and {} both failed",
+                                                                current_.seed - kRetrySeedStep, current_.seed)
+                                                  : "";
+  if (where.empty() && tried.empty()) throw Error(error);
+  throw Error(error.code(), where + error.what() + tried);
+}
+
+AudioChunk LongText::next_audio(int32_t max_frames) {
+  if (over_) return AudioChunk{{}, 0, true};
+  AudioChunk out;
+  try {
+    while (out.samples.empty()) {
+      if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
+      if (!running_ && !begin_piece()) {
+        over_ = out.last = true;
+        out.samples = joiner_.finish();
+        return out;
+      }
+      AudioChunk chunk;
+      try {
+        chunk = pull(max_frames);
+      } catch (const Error& error) {
+        if (!try_again(error)) throw;
+        out.frames = 0;
+        continue;
+      }
+      piece_samples_.insert(piece_samples_.end(), chunk.samples.begin(), chunk.samples.end());
+      out.frames += chunk.frames;
+      if (chunk.last) {
+        end_piece();
+      } else if (!options_.hold_pieces) {
+        joiner_.add(piece_samples_);
+        piece_samples_.clear();
+        piece_given_out_ |= chunk.frames > 0;
+      }
+      out.samples = joiner_.take();
+    }
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+  return out;
+}
+
+std::vector<float> LongText::salvage() {
+  joiner_.add(piece_samples_);
+  piece_samples_.clear();
+  return joiner_.finish();
+}
+
+LongTextResult LongText::result() const {
+  LongTextResult out = result_;
+  out.total.samples = static_cast<int64_t>(joiner_.total());
+  if (out.pieces.empty()) out.total.seed = *request_.seed;
+  return out;
+}
+
+}  // namespace skald::engine
