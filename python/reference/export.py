@@ -21,7 +21,7 @@ from tiny import CODES
 
 FIXTURES = Path(__file__).resolve().parents[2] / "tests" / "fixtures"
 FRAME = 1920
-EDGE = 480  # samples kept from each end of a waveform
+EDGE = 240  # samples kept from each end of a waveform
 MIN_MARGIN = 1e-3
 MIN_DRAW_MARGIN = 1e-4  # relative: a draw compares quotients p / e
 
