@@ -11,11 +11,12 @@
 
 namespace skald::text {
 
-/// Grows the list encode_text(whole text)[kTextHead : -kTextTail] while the text arrives. For every way to cut the
-/// text into pushes the list after finish() is the same, and at every moment it is a prefix of it. Held back are: an
-/// unfinished code point, a possible start of an added token (raw mode), characters that later marks could compose
-/// with (NFC), and the last piece of the split expression while more text could lengthen it. So a word is released
-/// when the next one begins. Total work is linear in the text, up to a constant bound for the retries of one piece.
+/// Grows the list encode_text(whole text)[kTextHead : -kTextTail] while the text arrives. For every way to
+/// cut the text into pushes the list after finish() is the same, and at every moment it is a prefix of it.
+/// Held back are: an unfinished code point, a possible start of an added token (raw mode), characters that
+/// later marks could compose with (NFC), and the last piece of the split expression while more text could
+/// lengthen it. So a word is released when the next one begins. Total work is linear in the text, up to a
+/// constant bound for the retries of one piece.
 class IncrementalTokenizer {
  public:
   IncrementalTokenizer(const Tokenizer& tokenizer, SplitRule rule, bool raw_tokens);
@@ -23,8 +24,8 @@ class IncrementalTokenizer {
   IncrementalTokenizer(IncrementalTokenizer&&) noexcept;
   IncrementalTokenizer& operator=(IncrementalTokenizer&&) noexcept;
 
-  /// Adds bytes of UTF-8; they may end anywhere. Throws Error(invalid_text) with the absolute byte offset; the object
-  /// then stays failed and every later push or finish throws the same error.
+  /// Adds bytes of UTF-8; they may end anywhere. Throws Error(invalid_text) with the absolute byte offset;
+  /// the object then stays failed and every later push or finish throws the same error.
   void push(std::string_view bytes);
   /// Ends the text and releases everything. Throws Error(invalid_text) if it ends inside a code point.
   void finish();

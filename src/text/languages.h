@@ -17,9 +17,10 @@ struct Language {
 /// The ten languages, in the order of the model's table.
 std::span<const Language> known_languages() noexcept;
 
-/// The name used in a model's language table for any spelling: "en", "EN", "en-US", "en_GB.UTF-8", "eng" and "English"
-/// give "english"; "", "auto", "null", "none" and "und" give "auto". What the table does not know (a dialect name,
-/// "nl", "en;de") comes back trimmed and in lower case, for the caller to look up in the model's table and refuse.
+/// The name used in a model's language table for any spelling: "en", "EN", "en-US", "en_GB.UTF-8", "eng" and
+/// "English" give "english"; "", "auto", "null", "none" and "und" give "auto". What the table does not know
+/// (a dialect name, "nl", "en;de") comes back trimmed and in lower case, for the caller to look up in the
+/// model's table and refuse.
 std::string canonical_language(std::string_view spelling);
 
 /// ISO 639-1 code of a canonical name, or empty; for messages that list names with codes.

@@ -17,12 +17,12 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-/// The pieces of valid UTF-8, in order; joined they are the whole text. Neighbouring sentences are merged while the
-/// piece stays within `max_code_points`; a longer sentence is cut after a clause mark or line end, else at white
-/// space, else between two grapheme clusters. Every piece has something to speak (see inspect.h), unless the whole
-/// text has nothing: then it is one piece. Only a run of characters that nobody says (a line of dashes) can make a
-/// piece longer than the limit. No pieces for an empty text. Throws Error(invalid_argument) for a limit of 0 and
-/// Error(invalid_text) for bad UTF-8.
+/// The pieces of valid UTF-8, in order; joined they are the whole text. Neighbouring sentences are merged
+/// while the piece stays within `max_code_points`; a longer sentence is cut after a clause mark or line end,
+/// else at white space, else between two grapheme clusters. Every piece has something to speak (see
+/// inspect.h), unless the whole text has nothing: then it is one piece. Only a run of characters that nobody
+/// says (a line of dashes) can make a piece longer than the limit. No pieces for an empty text. Throws
+/// Error(invalid_argument) for a limit of 0 and Error(invalid_text) for bad UTF-8.
 std::vector<Piece> split_sentences(std::string_view text, size_t max_code_points);
 
 /// The same pieces for text that arrives in chunks cut anywhere.
@@ -46,7 +46,8 @@ class SentenceSplitter {
 
   /// The next whole piece, once its end is certain. Use either this or next_fragment(), not both.
   std::optional<std::string> next();
-  /// The next part of a piece as soon as it is certain which piece it belongs to; for speaking while text arrives.
+  /// The next part of a piece as soon as it is certain which piece it belongs to; for speaking while text
+  /// arrives.
   std::optional<Fragment> next_fragment();
 
  private:

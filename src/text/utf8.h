@@ -22,10 +22,12 @@ struct Utf8Scan {
   bool ok(size_t size) const { return valid == size; }
 };
 
-/// Length of the longest valid start of `bytes`. Overlong forms, surrogates and values above U+10FFFF are invalid.
+/// Length of the longest valid start of `bytes`. Overlong forms, surrogates and values above U+10FFFF are
+/// invalid.
 Utf8Scan scan_utf8(std::string_view bytes) noexcept;
 
-/// Throws Error(invalid_text) naming the absolute offset of the first bad byte; `base` is the offset of bytes[0].
+/// Throws Error(invalid_text) naming the absolute offset of the first bad byte; `base` is the offset of
+/// bytes[0].
 void require_utf8(std::string_view bytes, size_t base = 0);
 
 /// The code point at `offset` of *valid* UTF-8; offset must be a boundary below the size.
@@ -40,15 +42,18 @@ size_t count_code_points(std::string_view utf8) noexcept;
 /// All code points of valid UTF-8.
 std::u32string to_utf32(std::string_view utf8);
 
-/// A whole text as read from a file or pipe, as UTF-8 without byte order mark. A UTF-8 mark is dropped; UTF-16 and
-/// UTF-32 in either byte order are recoded when their mark is present (FF FE 00 00 is UTF-32LE). Everything else must
-/// be valid UTF-8. Throws Error(invalid_text) with the byte offset of the first bad unit.
+/// A whole text as read from a file or pipe, as UTF-8 without byte order mark. A UTF-8 mark is dropped;
+/// UTF-16 and UTF-32 in either byte order are recoded when their mark is present (FF FE 00 00 is UTF-32LE).
+/// Everything else must be valid UTF-8. Throws Error(invalid_text) with the byte offset of the first bad
+/// unit.
 std::string decode_text(std::string_view bytes);
 
-/// The same for bytes that arrive in pieces; the pieces may end anywhere, also inside a code point or the mark.
+/// The same for bytes that arrive in pieces; the pieces may end anywhere, also inside a code point or the
+/// mark.
 class TextDecoder {
  public:
-  /// Returns the UTF-8 text that became complete. Throws as decode_text; the offset counts from the first byte pushed.
+  /// Returns the UTF-8 text that became complete. Throws as decode_text; the offset counts from the first
+  /// byte pushed.
   std::string push(std::string_view bytes);
   /// Must be called at the end: returns what was held back, throws if the text ends inside a code point.
   std::string finish();
@@ -59,8 +64,8 @@ class TextDecoder {
   std::string take(bool at_end);
 
   Encoding encoding_ = Encoding::unknown;
-  std::string pending_;   // bytes not yet decoded
-  size_t consumed_ = 0;   // bytes decoded so far, so the offset of pending_[0]
+  std::string pending_;  // bytes not yet decoded
+  size_t consumed_ = 0;  // bytes decoded so far, so the offset of pending_[0]
 };
 
 }  // namespace skald::text
