@@ -1,0 +1,229 @@
+/* skald's C interface (C99): the functions of skald.h without C++ in them.
+ *
+ * Errors: every function that can fail returns a skald_status; 0 is success. With a non-null `error` it also
+ * writes the status and one sentence that says what went wrong and what to do. No exception crosses this
+ * interface.
+ *
+ * Structures: those with a `size` member may grow in later versions. Fill them with their _default function,
+ * which takes sizeof of the structure the caller was compiled with; the library never reads or writes beyond it.
+ *
+ * Strings are UTF-8 and end with a zero byte; pointers that the library hands out say how long they are valid.
+ *
+ * Threads: as in skald.h. An engine is used from any thread. A stream is used from one thread at a time, except
+ * cancel, and push, try_push and finish of a text stream. Streams may be closed after their engine.
+ */
+#ifndef SKALD_SKALD_C_H
+#define SKALD_SKALD_C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SKALD_C_API_VERSION 1
+
+/* Version of the loaded library's interface; equal or larger numbers contain this one. */
+int32_t skald_c_api_version(void);
+
+/* ---- errors ---- */
+
+typedef enum skald_status {
+  SKALD_OK = 0,
+  SKALD_ERROR_INTERNAL = 1,
+  SKALD_ERROR_INVALID_ARGUMENT = 2,
+  SKALD_ERROR_INVALID_TEXT = 3,
+  SKALD_ERROR_NOTHING_TO_SPEAK = 4,
+  SKALD_ERROR_UNKNOWN_VOICE = 5,
+  SKALD_ERROR_UNKNOWN_LANGUAGE = 6,
+  SKALD_ERROR_TEXT_TOO_LONG = 7,
+  SKALD_ERROR_MODEL_NOT_FOUND = 8,
+  SKALD_ERROR_MODEL_INVALID = 9,
+  SKALD_ERROR_UNSUPPORTED = 10,
+  SKALD_ERROR_OUT_OF_MEMORY = 11,
+  SKALD_ERROR_DEVICE = 12,
+  SKALD_ERROR_RUNAWAY = 13,
+  SKALD_ERROR_NON_FINITE = 14,
+  SKALD_ERROR_CANCELLED = 15,
+  SKALD_ERROR_IO = 16
+} skald_status;
+
+/* Stable lower-case name, e.g. "unknown_voice"; "ok" for 0. Valid for ever. */
+const char* skald_status_name(int32_t status);
+
+#define SKALD_MESSAGE_SIZE 2044
+
+/* A longer message is cut between two characters. This structure never changes. */
+typedef struct skald_error {
+  int32_t status;
+  char message[SKALD_MESSAGE_SIZE];
+} skald_error;
+
+/* ---- engine ---- */
+
+typedef struct skald_engine skald_engine;
+
+typedef struct skald_engine_options {
+  size_t size;
+  const char* device;     /* "cpu" or "auto"; NULL = "cpu" */
+  const char* cpu_target; /* SIMD target to force; NULL = best */
+  int32_t threads;        /* 0 = what the process may use */
+  int32_t slots;          /* requests in work at once */
+  int32_t cache_capacity; /* positions per slot: prompt rows + frames */
+  int32_t codec_chunk;    /* most frames per codec call */
+} skald_engine_options;
+
+void skald_engine_options_default(skald_engine_options* options, size_t size);
+
+/* `options` may be NULL. On success *engine must be closed with skald_engine_close. */
+skald_status skald_engine_open(const char* model_dir, const skald_engine_options* options,
+                               skald_engine** engine, skald_error* error);
+void skald_engine_close(skald_engine* engine); /* NULL does nothing */
+
+typedef struct skald_model_info {
+  size_t size;
+  const char* type;       /* "custom_voice", "voice_design" or "base" */
+  const char* model_size; /* as in config.json: "0b6", "1b7" */
+  const char* const* voices;
+  size_t voice_count;
+  const char* const* languages; /* "auto" first */
+  size_t language_count;
+  int32_t sample_rate, samples_per_frame, groups, hidden_size, vocab_size, codes;
+  int32_t takes_instruct;
+} skald_model_info;
+
+/* Fills `info`, whose `size` the caller has set. Its pointers are valid until the engine is closed. */
+skald_status skald_engine_info(const skald_engine* engine, skald_model_info* info, skald_error* error);
+
+/* ---- requests ---- */
+
+enum { SKALD_LAYOUT_AUTOMATIC = 0, SKALD_LAYOUT_WHOLE = 1, SKALD_LAYOUT_STREAM = 2, SKALD_LAYOUT_AHEAD = 3 };
+enum { SKALD_SPLIT_QWEN = 0, SKALD_SPLIT_MISTRAL = 1 };
+enum { SKALD_DECODE_STREAM = 0, SKALD_DECODE_WHOLE = 1, SKALD_DECODE_OFFICIAL = 2 };
+enum { SKALD_CUT_EXACT = 0, SKALD_CUT_OFFICIAL = 1 };
+
+/* An integer setting that was not given: the model's own value or no limit. Not a number (NaN) says the same
+ * for the floating-point ones; every other value is checked. */
+#define SKALD_UNSET INT32_MIN
+
+/* SpeechRequest and Sampling of skald.h, member by member. NULL strings count as empty. The library copies
+ * all of it before the start function returns. */
+typedef struct skald_request {
+  size_t size;
+  const char* text;
+  const char* voice;
+  const char* language;
+  const char* instruct;
+  const char* request_id;
+  const char* ref_text;
+  const float* x_vector; /* [x_vector_count] */
+  size_t x_vector_count;
+  const int32_t* ref_codes; /* [ref_codes_count], frames * groups */
+  size_t ref_codes_count;
+  uint64_t seed;
+  int32_t has_seed; /* 0 = the engine draws one */
+  int32_t layout, split, decode, cut;
+  int32_t ahead_tokens, raw_tokens, strict, stall_frames;
+  int32_t max_frames, max_new_tokens;                                       /* or SKALD_UNSET */
+  float temperature, top_p, repetition_penalty, sub_temperature, sub_top_p; /* or NaN */
+  int32_t top_k, min_new_tokens, sub_top_k;                                 /* or SKALD_UNSET */
+  int32_t greedy, sub_greedy;
+} skald_request;
+
+void skald_request_default(skald_request* request, size_t size);
+
+/* ---- audio and results ---- */
+
+typedef struct skald_audio {
+  const float* samples; /* mono, in [-1, 1]; valid until the next call on the same stream */
+  size_t count;
+  int32_t frames;
+  int32_t last; /* 1 = nothing follows */
+} skald_audio;
+
+enum {
+  SKALD_STOP_NONE = 0,
+  SKALD_STOP_EOS = 1,
+  SKALD_STOP_LENGTH = 2,
+  SKALD_STOP_RUNAWAY = 3,
+  SKALD_STOP_CANCELLED = 4,
+  SKALD_STOP_ERROR = 5
+};
+
+/* Stable name, e.g. "eos". Valid for ever. */
+const char* skald_stop_name(int32_t stop);
+
+typedef struct skald_result {
+  size_t size;
+  int64_t frames, samples;
+  uint64_t seed;
+  const char* request_id; /* this and `warnings`: valid until the next call on the same stream */
+  const char* const* warnings;
+  size_t warning_count;
+  double first_audio_ms, compute_ms, rtf;
+  int32_t stop, instruct_ignored, prompt_rows, text_tokens, frame_bound;
+} skald_result;
+
+/* ---- one utterance ---- */
+
+typedef struct skald_stream skald_stream;
+
+/* Checks the request and takes a slot; *stream must be closed. */
+skald_status skald_stream_start(skald_engine* engine, const skald_request* request, skald_stream** stream,
+                                skald_error* error);
+/* The next 1 to max_frames frames. Ends with `last`; after an error the stream is over. */
+skald_status skald_stream_next(skald_stream* stream, int32_t max_frames, skald_audio* audio,
+                               skald_error* error);
+void skald_stream_cancel(skald_stream* stream); /* from any thread */
+/* Fills `result`, whose `size` the caller has set. */
+skald_status skald_stream_result(skald_stream* stream, skald_result* result, skald_error* error);
+/* Codes [frames * groups] so far. *count receives their number; up to `capacity` of them are written. */
+skald_status skald_stream_codes(skald_stream* stream, int32_t* codes, size_t capacity, size_t* count,
+                                skald_error* error);
+void skald_stream_close(skald_stream* stream); /* NULL does nothing; cancels what is not finished */
+
+/* ---- an utterance whose text arrives in pieces ---- */
+
+typedef struct skald_text_stream skald_text_stream;
+
+enum { SKALD_EVENT_NEED_TEXT = 0, SKALD_EVENT_CHUNK = 1, SKALD_EVENT_FINISHED = 2, SKALD_EVENT_ERROR = 3 };
+
+/* As skald_stream_start; the request's text is pushed first. */
+skald_status skald_text_stream_start(skald_engine* engine, const skald_request* request,
+                                     skald_text_stream** stream, skald_error* error);
+/* Adds `size` bytes of UTF-8, which may end inside a character. Waits while the queue is full. *accepted (may
+ * be NULL) is 0 when the stream is over. Any thread. */
+skald_status skald_text_stream_push(skald_text_stream* stream, const char* bytes, size_t size,
+                                    int32_t* accepted, skald_error* error);
+/* As push, but *accepted is 0 where push would wait. */
+skald_status skald_text_stream_try_push(skald_text_stream* stream, const char* bytes, size_t size,
+                                        int32_t* accepted, skald_error* error);
+skald_status skald_text_stream_finish(skald_text_stream* stream,
+                                      skald_error* error); /* no more text; any thread */
+void skald_text_stream_cancel(skald_text_stream* stream);  /* any thread */
+/* At most one chunk of work, never waits for text. *event says what there is; with SKALD_EVENT_ERROR the
+ * status is the error's. `audio` is filled with SKALD_EVENT_CHUNK and empty otherwise. */
+skald_status skald_text_stream_poll(skald_text_stream* stream, int32_t max_frames, int32_t* event,
+                                    skald_audio* audio, skald_error* error);
+/* As poll, but waits for text. */
+skald_status skald_text_stream_next(skald_text_stream* stream, int32_t max_frames, int32_t* event,
+                                    skald_audio* audio, skald_error* error);
+skald_status skald_text_stream_result(skald_text_stream* stream, skald_result* result, skald_error* error);
+skald_status skald_text_stream_codes(skald_text_stream* stream, int32_t* codes, size_t capacity,
+                                     size_t* count, skald_error* error);
+void skald_text_stream_close(skald_text_stream* stream); /* NULL does nothing */
+
+/* ---- codec ---- */
+
+/* Samples of codes [frames * groups]: writes frames * samples_per_frame samples; a smaller `capacity` is an
+ * error. */
+skald_status skald_engine_decode(skald_engine* engine, const int32_t* codes, size_t code_count,
+                                 int32_t decode_mode, float* samples, size_t capacity, size_t* count,
+                                 skald_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
