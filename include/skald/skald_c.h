@@ -5,12 +5,14 @@
  * interface.
  *
  * Structures: those with a `size` member may grow in later versions. Fill them with their _default function,
- * which takes sizeof of the structure the caller was compiled with; the library never reads or writes beyond it.
+ * which takes sizeof of the structure the caller was compiled with; the library never reads or writes beyond
+ * it.
  *
- * Strings are UTF-8 and end with a zero byte; pointers that the library hands out say how long they are valid.
+ * Strings are UTF-8 and end with a zero byte; pointers that the library hands out say how long they are
+ * valid.
  *
- * Threads: as in skald.h. An engine is used from any thread. A stream is used from one thread at a time, except
- * cancel, and push, try_push and finish of a text stream. Streams may be closed after their engine.
+ * Threads: as in skald.h. An engine is used from any thread. A stream is used from one thread at a time,
+ * except cancel, and push, try_push and finish of a text stream. Streams may be closed after their engine.
  */
 #ifndef SKALD_SKALD_C_H
 #define SKALD_SKALD_C_H
