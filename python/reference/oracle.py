@@ -23,6 +23,7 @@ import torch
 
 with contextlib.redirect_stdout(io.StringIO()):  # the package prints advice about flash-attn
     from qwen_tts import Qwen3TTSModel, VoiceClonePromptItem
+from transformers import LogitsProcessor, LogitsProcessorList
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore")
@@ -77,12 +78,29 @@ def row(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().reshape(-1, tensor.shape[-1])[-1].float().numpy().copy()
 
 
-class Recorder:
-    """Context manager around one public call of the wrapper."""
+class Forced(LogitsProcessor):
+    """Makes `generate` pick given codes, one after the other; the raw logits are recorded elsewhere."""
 
-    def __init__(self, wrapper: Qwen3TTSModel, noise_seed: int = 0):
+    def __init__(self, codes):
+        self._codes = iter(codes)
+
+    def __call__(self, input_ids, scores):
+        forced = torch.full_like(scores, -torch.inf)
+        forced[:, int(next(self._codes))] = 0
+        return forced
+
+
+class Recorder:
+    """Context manager around one public call of the wrapper.
+
+    `forced` [frames, 16] replaces every pick (the last sampled value, which `max_new_tokens` discards, is set to 0).
+    """
+
+    def __init__(self, wrapper: Qwen3TTSModel, noise_seed: int = 0, forced: np.ndarray | None = None):
         self.model, self.run = wrapper.model, Run()
         self.noise_seed = noise_seed
+        self.forced = forced
+        self._frame = 0
         self._undo: list = []
 
     def __enter__(self) -> Run:
@@ -126,12 +144,17 @@ class Recorder:
     def _around_talker(self, original, **kwargs):
         self.run.prompt_rows = kwargs["inputs_embeds"][0].float().numpy().copy()
         self.run.trailing = kwargs["trailing_text_hidden"][0].float().numpy().copy()
+        if self.forced is not None:
+            kwargs["logits_processor"] = LogitsProcessorList([Forced([*self.forced[:, 0], 0])])
         result = original(**kwargs, output_scores=True)
         self.run.scores = [row(s) for s in result.scores]
         self.run.code0 = result.sequences[0].tolist()
         return result
 
     def _around_predictor(self, original, **kwargs):
+        if self.forced is not None:
+            kwargs["logits_processor"] = LogitsProcessorList([Forced(self.forced[self._frame, 1:])])
+            self._frame += 1
         result = original(**kwargs, output_scores=True)
         self.run.predictor_scores += [row(s) for s in result.scores]
         return result
