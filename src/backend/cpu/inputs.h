@@ -1,0 +1,55 @@
+// The valid rows of an op, normalised where it asks for that, and products over them.
+#pragma once
+
+#include "backend/cpu/binder.h"
+#include "backend/cpu/tasks.h"
+
+namespace skald::backend::cpu {
+
+/// Gathers the valid rows of an op's input. With a norm, each row is normalised once into scratch.
+class InputRows {
+ public:
+  InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes);
+
+  /// Reads the lanes and prepares their rows; returns how many there are.
+  int prepare(std::span<const ActiveLane> lanes);
+
+  int width() const { return width_; }
+  bool normalised() const { return norm_ != Norm::none; }
+  const float* const* rows() const { return pointers_.get(); }  ///< row i of the valid ones
+  int32_t index(int i) const { return index_.get()[i]; }        ///< its number in the program's buffers
+
+ private:
+  CpuDevice& device_;
+  Norm::Kind norm_;
+  const float *weight_ = nullptr, *bias_ = nullptr;
+  float epsilon_ = 0;
+  int width_ = 0;
+  Rows<float> x_;
+  Scratch<float> normed_;
+  Scratch<const float*> pointers_;
+  Scratch<int32_t> index_;
+};
+
+/// A matrix bound to the layout of its input rows.
+struct BoundMatrix {
+  const PackedMatrix* matrix = nullptr;
+  std::vector<Segment> segments;
+
+  explicit BoundMatrix(const PackedMatrix& m)
+      : matrix(&m), segments(plan_segments(1, m.inputs, m.inputs, int64_t{m.inputs} * kPanel)) {}
+  int groups() const { return (matrix->panels() + kGroup - 1) / kGroup; }
+  int64_t work() const { return int64_t{matrix->outputs} * matrix->inputs; }
+  int first_column(int group) const { return group * kGroup * kPanel; }
+  int columns(int group) const { return std::min(kGroup * kPanel, matrix->outputs - first_column(group)); }
+  int panels(int group) const { return (columns(group) + kPanel - 1) / kPanel; }
+  /// Sums of one column group for `m` rows, row stride panels(group) * kPanel.
+  void product(const Kernels& kernels, const float* const* rows, int m, int group, float* sums) const {
+    kernels.product(rows, m, segments.data(), static_cast<int>(segments.size()),
+                    matrix->panel(0, group * kGroup), matrix->panel_stride(), panels(group), sums);
+  }
+};
+
+constexpr int64_t kTileSums = int64_t{kRowChunk} * kGroup * kPanel;  ///< floats of one task's sums
+
+}  // namespace skald::backend::cpu

@@ -1,0 +1,45 @@
+// Anonymous memory: zero pages, committed by the system when first touched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace skald::backend::cpu {
+
+/// rows * width * element, or Error(out_of_memory) naming `what` when the product does not fit or is
+/// negative.
+size_t checked_bytes(std::string_view what, int64_t rows, int64_t width, size_t element);
+
+/// One private mapping, page-aligned and zeroed. Move-only.
+class Mapping {
+ public:
+  Mapping() = default;
+  /// Throws Error(out_of_memory) with the size. `huge` asks for large pages (weights: few page-table misses).
+  Mapping(std::string_view what, size_t bytes, bool huge = false);
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept { swap(other); }
+  Mapping& operator=(Mapping&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  void swap(Mapping& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace skald::backend::cpu

@@ -1,0 +1,255 @@
+// conv, conv_transposed and depthwise: causal, time-major, with carried state.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "backend/cpu/inputs.h"
+#include "backend/cpu/recorder.h"
+#include "skald/error.h"
+
+namespace skald::backend::cpu {
+namespace {
+
+constexpr int64_t kBatchFloats = 1 << 18;  // input rows worked on at once: about a second-level cache
+
+/// What both convolutions are: taps over time-major rows, and one set of columns per output phase.
+struct ConvShape {
+  Buffer x, state, residual, out;
+  Snake snake;
+  const PackedMatrix* weight = nullptr;
+  const float* bias = nullptr;
+  int taps = 1, dilation = 1;
+  int phases = 1;  ///< output rows per input row
+  float clip = 0;
+  Lanes lanes;
+  std::vector<Segment> segments;
+};
+
+/// An implicit matrix product. Input rows are taken in batches: for each, the history from the state and the
+/// rows after the snake go to scratch, the state is renewed at once (so a batch border is nothing but a call
+/// border), then the product runs over all rows of the batch.
+class ConvolutionOp : public BoundOp {
+ public:
+  ConvolutionOp(Binder& b, ConvShape shape)
+      : device_(b.device()), lanes_(b, shape.lanes), shape_(std::move(shape)), inputs_(shape_.x.width) {
+    const ConvShape& s = shape_;
+    history_ = int64_t{s.taps - 1} * s.dilation;
+    x_ = b.rows(s.x, lanes_.total(), inputs_, "x");
+    out_ = b.rows(s.out, int64_t{lanes_.total()} * s.phases, s.weight->outputs, "out");
+    residual_ =
+        b.optional_rows(s.residual, int64_t{lanes_.total()} * s.phases, s.weight->outputs, "residual");
+    b.require(s.weight->inputs == inputs_, "'x' is not as wide as the weight");
+    if (history_ > 0) {
+      b.require(s.state && s.state.rows % history_ == 0,
+                "state rows should be slots * (kernel - 1) * dilation");
+      state_ = b.rows(s.state, history_, inputs_, "state");
+      slots_ = static_cast<int32_t>(s.state.rows / history_);
+      b.require_disjoint(s.state, s.x, "'state' overlaps 'x'");
+      b.require_disjoint(s.state, s.out, "'state' overlaps 'out'");
+    }
+    alpha_ = b.vector(s.snake.alpha, inputs_, "snake.alpha");
+    inverse_beta_ = b.vector(s.snake.inverse_beta, inputs_, "snake.inverse_beta");
+    b.require(!alpha_ == !inverse_beta_, "a snake has two weights");
+    // Rows of other lanes, or later rows, must not be overwritten before they are read.
+    b.require(s.out.id != s.x.id || s.phases == 1, "a transposed convolution does not work in place");
+    batch_ = std::min<int64_t>(lanes_.total(), std::max<int64_t>(2 * kRowChunk, kBatchFloats / inputs_));
+    scratch_ = b.scratch<float>((batch_ + history_ * lanes_.lanes()) * inputs_);
+    pointers_ = b.scratch<const float*>(batch_);
+    index_ = b.scratch<int32_t>(batch_);
+    sums_ = b.scratch<float>(kTileSums * device_.pool().threads());
+  }
+
+  void run() override {
+    const auto lanes = lanes_.active();
+    if (history_ > 0)
+      for (const ActiveLane& lane : lanes)
+        if (lane.slot >= slots_)
+          throw Error(ErrorCode::internal, fmt::format("slot {} has no state", lane.slot));
+    int n = 0;                   // rows of the open batch
+    float* to = scratch_.get();  // where its next row goes
+    for (const ActiveLane& lane : lanes)
+      for (int64_t done = 0; done < lane.rows;) {
+        const int take = static_cast<int>(std::min<int64_t>(lane.rows - done, batch_ - n));
+        to = stage(lane, lane.row + static_cast<int32_t>(done), take, n, to);
+        n += take, done += take;
+        if (n == batch_) multiply(n), n = 0, to = scratch_.get();
+      }
+    if (n > 0) multiply(n);
+  }
+
+ private:
+  /// Stages `m` rows of a lane as rows n.. of the batch and renews the state; returns where the next piece
+  /// goes.
+  float* stage(const ActiveLane& lane, int32_t row, int m, int n, float* to) {
+    float* first = to + history_ * inputs_;
+    for (int64_t h = 0; h < history_; ++h)
+      std::copy_n(state_[lane.slot * history_ + h], inputs_, to + h * inputs_);
+    for_rows(device_.pool(), m, 4 * inputs_, [&](int r, int) {
+      float* out = first + int64_t{r} * inputs_;
+      if (alpha_)
+        device_.kernels().snake(x_[row + r], alpha_, inverse_beta_, inputs_, out);
+      else
+        std::copy_n(x_[row + r], inputs_, out);
+    });
+    for (int r = 0; r < m; ++r)
+      pointers_.get()[n + r] = to + int64_t{r} * inputs_, index_.get()[n + r] = row + r;
+    for (int64_t h = 0; h < history_; ++h)
+      std::copy_n(to + (m + h) * inputs_, inputs_, state_[lane.slot * history_ + h]);
+    return first + int64_t{m} * inputs_;
+  }
+
+  void multiply(int n) {
+    const int phase_groups = (shape_.weight->panels() + kGroup - 1) / kGroup;
+    const int64_t work = int64_t{n} * shape_.taps * inputs_ * shape_.weight->outputs * shape_.phases;
+    for_tiles(device_.pool(), n, phase_groups * shape_.phases, work,
+              [&](int first, int m, int group, int thread) {
+                tile(first, m, group / phase_groups, group % phase_groups, thread);
+              });
+  }
+
+  void tile(int first, int m, int phase, int group, int thread) {
+    const int column = group * kGroup * kPanel;
+    const int columns = std::min(kGroup * kPanel, shape_.weight->outputs - column);
+    const int panels = (columns + kPanel - 1) / kPanel;
+    float* sums = sums_.get() + thread * kTileSums;
+    device_.kernels().product(pointers_.get() + first, m, shape_.segments.data(),
+                              static_cast<int>(shape_.segments.size()),
+                              shape_.weight->panel(shape_.phases > 1 ? phase : 0, group * kGroup),
+                              shape_.weight->panel_stride(), panels, sums);
+    const float* residual[kRowChunk];
+    float* out[kRowChunk];
+    for (int i = 0; i < m; ++i) {
+      const int64_t row = int64_t{index_.get()[first + i]} * shape_.phases + phase;
+      out[i] = out_[row] + column;
+      residual[i] = residual_ ? residual_[row] + column : nullptr;
+    }
+    const Epilogue e{.bias = shape_.bias ? shape_.bias + column : nullptr, .clip = shape_.clip};
+    device_.kernels().finish(sums, int64_t{panels} * kPanel, m, columns, e, residual_ ? residual : nullptr,
+                             out);
+  }
+
+  CpuDevice& device_;
+  LaneSet lanes_;
+  ConvShape shape_;
+  int inputs_;
+  int64_t history_ = 0, batch_ = 0;
+  int32_t slots_ = 0;
+  Rows<float> x_, out_, residual_, state_;
+  const float *alpha_ = nullptr, *inverse_beta_ = nullptr;
+  Scratch<float> scratch_, sums_;
+  Scratch<const float*> pointers_;
+  Scratch<int32_t> index_;
+};
+
+ConvShape conv_shape(const Binder& b, const Conv& a) {
+  const PackedMatrix& w = b.weight(a.weight, WeightRole::convolution, "weight").packed;
+  b.require(a.kernel == w.taps && a.dilation > 0,
+            "kernel differs from the weight's, or dilation is not positive");
+  return {.x = a.x,
+          .state = a.state,
+          .residual = a.residual,
+          .out = a.out,
+          .snake = a.snake,
+          .weight = &w,
+          .bias = b.vector(a.bias, w.outputs, "bias"),
+          .taps = a.kernel,
+          .dilation = a.dilation,
+          .phases = 1,
+          .clip = a.clip,
+          .lanes = a.lanes,
+          .segments =
+              plan_segments(a.kernel, w.inputs, int64_t{a.dilation} * w.inputs, int64_t{w.inputs} * kPanel)};
+}
+
+ConvShape transposed_shape(const Binder& b, const ConvTransposed& a) {
+  const PackedMatrix& w = b.weight(a.weight, WeightRole::transposed_convolution, "weight").packed;
+  b.require(a.stride > 0 && a.kernel == w.groups && a.kernel % a.stride == 0,
+            "kernel differs from the weight's, or is not a multiple of stride");
+  const int taps = a.kernel / a.stride;
+  // Input row t - i meets kernel index phase + i * stride; taps run from the oldest row to the newest.
+  const int64_t step = a.stride * w.group_stride();
+  std::vector<Segment> segments = plan_segments(taps, w.inputs, w.inputs, -step);
+  for (Segment& s : segments) s.weights += (taps - 1) * step;
+  return {.x = a.x,
+          .state = a.state,
+          .residual = {},
+          .out = a.out,
+          .snake = a.snake,
+          .weight = &w,
+          .bias = b.vector(a.bias, w.outputs, "bias"),
+          .taps = taps,
+          .dilation = 1,
+          .phases = a.stride,
+          .clip = 0,
+          .lanes = a.lanes,
+          .segments = std::move(segments)};
+}
+
+class ConvOp final : public ConvolutionOp {
+ public:
+  ConvOp(Binder& b, const Conv& a) : ConvolutionOp(b, conv_shape(b, a)) {}
+};
+
+class ConvTransposedOp final : public ConvolutionOp {
+ public:
+  ConvTransposedOp(Binder& b, const ConvTransposed& a) : ConvolutionOp(b, transposed_shape(b, a)) {}
+};
+
+class DepthwiseOp final : public BoundOp {
+ public:
+  DepthwiseOp(Binder& b, const Depthwise& a)
+      : device_(b.device()), lanes_(b, a.lanes), taps_(a.kernel), channels_(a.x.width) {
+    const LoadedWeight& w = b.weight(a.weight, WeightRole::depthwise, "weight");
+    b.require(w.rows == taps_ && w.width == channels_ && taps_ <= kMostTaps, "the weight has another shape");
+    weight_ = w.values.data();
+    bias_ = b.vector(a.bias, channels_, "bias");
+    x_ = b.rows(a.x, lanes_.total(), channels_, "x");
+    out_ = b.rows(a.out, lanes_.total(), channels_, "out");
+    b.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
+    if (taps_ == 1) return;
+    b.require(a.state && a.state.rows % (taps_ - 1) == 0, "state rows should be slots * (kernel - 1)");
+    state_ = b.rows(a.state, taps_ - 1, channels_, "state");
+    slots_ = a.state.rows / (taps_ - 1);
+  }
+
+  void run() override {
+    for (const ActiveLane& lane : lanes_.active()) {
+      if (taps_ > 1 && lane.slot >= slots_)
+        throw Error(ErrorCode::internal, fmt::format("slot {} has no state", lane.slot));
+      for_rows(device_.pool(), lane.rows, int64_t{taps_} * channels_, [&](int r, int) {
+        const float* rows[kMostTaps];
+        for (int t = 0; t < taps_; ++t) rows[t] = input(lane, r - (taps_ - 1) + t);
+        device_.kernels().depthwise(rows, weight_, bias_, taps_, channels_, out_[lane.row + r]);
+      });
+      // Ascending order: a state row is overwritten only after it moved up.
+      for (int h = 0; h < taps_ - 1; ++h)
+        std::copy_n(input(lane, lane.rows - (taps_ - 1) + h), channels_, state_[state_row(lane, h)]);
+    }
+  }
+
+ private:
+  static constexpr int kMostTaps = 64;
+
+  int64_t state_row(const ActiveLane& lane, int64_t h) const { return int64_t{lane.slot} * (taps_ - 1) + h; }
+  /// Input row r of the lane; negative ones are in the state.
+  const float* input(const ActiveLane& lane, int64_t r) const {
+    return r >= 0 ? x_[lane.row + r] : state_[state_row(lane, taps_ - 1 + r)];
+  }
+
+  CpuDevice& device_;
+  LaneSet lanes_;
+  int taps_, channels_;
+  int32_t slots_ = 0;
+  const float *weight_ = nullptr, *bias_ = nullptr;
+  Rows<float> x_, out_, state_;
+};
+
+}  // namespace
+
+void Recorder::conv(const Conv& a) { add<ConvOp>("conv", a, {a.out, a.state}); }
+void Recorder::conv_transposed(const ConvTransposed& a) {
+  add<ConvTransposedOp>("conv_transposed", a, {a.out, a.state});
+}
+void Recorder::depthwise(const Depthwise& a) { add<DepthwiseOp>("depthwise", a, {a.out, a.state}); }
+
+}  // namespace skald::backend::cpu

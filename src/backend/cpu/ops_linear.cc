@@ -1,0 +1,148 @@
+// linear and gated_pair.
+#include "backend/cpu/inputs.h"
+#include "backend/cpu/recorder.h"
+
+namespace skald::backend::cpu {
+
+InputRows::InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes)
+    : device_(binder.device()), norm_(norm.kind), epsilon_(norm.epsilon), width_(x.width) {
+  x_ = binder.rows(x, lanes.total(), x.width, "x");
+  binder.require(width_ > 0, "x has no columns");
+  pointers_ = binder.scratch<const float*>(lanes.total());
+  index_ = binder.scratch<int32_t>(lanes.total());
+  if (norm_ == Norm::none) return;
+  weight_ = binder.vector(norm.weight, width_, "norm.weight");
+  bias_ = binder.vector(norm.bias, width_, "norm.bias");
+  binder.require(weight_ != nullptr, "a norm needs its weight");
+  binder.require(norm_ == Norm::layer || !bias_, "an RMS norm has no bias");
+  normed_ = binder.scratch<float>(int64_t{lanes.total()} * width_);
+}
+
+int InputRows::prepare(std::span<const ActiveLane> lanes) {
+  const float** pointers = pointers_.get();
+  int32_t* index = index_.get();
+  int n = 0;
+  for (const ActiveLane& lane : lanes)
+    for (int32_t r = 0; r < lane.rows; ++r, ++n) index[n] = lane.row + r, pointers[n] = x_[lane.row + r];
+  if (norm_ == Norm::none) return n;
+  const Kernels& k = device_.kernels();
+  float* normed = normed_.get();
+  for_rows(device_.pool(), n, width_, [&](int i, int) {
+    float* to = normed + int64_t{i} * width_;
+    if (norm_ == Norm::rms)
+      k.rms_norm(pointers[i], weight_, epsilon_, width_, to);
+    else
+      k.layer_norm(pointers[i], weight_, bias_, epsilon_, width_, to);
+    pointers[i] = to;
+  });
+  return n;
+}
+
+namespace {
+
+class LinearOp final : public BoundOp {
+ public:
+  LinearOp(Binder& b, const Linear& a)
+      : device_(b.device()), lanes_(b, a.lanes), x_(b, a.x, a.norm, lanes_), columns_(a.out.width) {
+    out_ = b.rows(a.out, lanes_.total(), columns_, "out");
+    residual_ = b.optional_rows(a.residual, lanes_.total(), columns_, "residual");
+    epilogue_ = {.bias = b.vector(a.bias, columns_, "bias"),
+                 .scale = b.vector(a.scale, columns_, "scale"),
+                 .activation = a.activation};
+    if (a.weight) {
+      matrix_.emplace_back(b.matrix(a.weight, columns_, x_.width(), "weight"));
+      if (!x_.normalised()) b.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
+      sums_ = b.scratch<float>(kTileSums * device_.pool().threads());
+    } else {
+      b.require(columns_ == x_.width(), "without a weight, 'out' is as wide as 'x'");
+    }
+  }
+
+  void run() override {
+    const int n = x_.prepare(lanes_.active());
+    if (matrix_.empty())
+      for_rows(device_.pool(), n, columns_,
+               [&](int i, int) { store(x_.rows()[i], columns_, i, 1, 0, columns_); });
+    else
+      for_tiles(device_.pool(), n, matrix_[0].groups(), n * matrix_[0].work(),
+                [&](int first, int m, int group, int thread) { multiply(first, m, group, thread); });
+  }
+
+ private:
+  void multiply(int first, int m, int group, int thread) {
+    const BoundMatrix& matrix = matrix_[0];
+    float* sums = sums_.get() + thread * kTileSums;
+    matrix.product(device_.kernels(), x_.rows() + first, m, group, sums);
+    store(sums, matrix.panels(group) * kPanel, first, m, matrix.first_column(group), matrix.columns(group));
+  }
+
+  /// Rows [first, first + m) of the valid ones, columns [column, column + columns).
+  void store(const float* sums, int64_t stride, int first, int m, int column, int columns) {
+    const float* residual[kRowChunk];
+    float* out[kRowChunk];
+    for (int i = 0; i < m; ++i) {
+      const int32_t row = x_.index(first + i);
+      out[i] = out_[row] + column;
+      residual[i] = residual_ ? residual_[row] + column : nullptr;
+    }
+    Epilogue e = epilogue_;
+    if (e.bias) e.bias += column;
+    if (e.scale) e.scale += column;
+    device_.kernels().finish(sums, stride, m, columns, e, residual_ ? residual : nullptr, out);
+  }
+
+  CpuDevice& device_;
+  LaneSet lanes_;
+  InputRows x_;
+  int columns_;
+  std::vector<BoundMatrix> matrix_;  // one or none
+  Rows<float> out_, residual_;
+  Epilogue epilogue_;
+  Scratch<float> sums_;
+};
+
+class GatedPairOp final : public BoundOp {
+ public:
+  GatedPairOp(Binder& b, const GatedPair& a)
+      : device_(b.device()),
+        lanes_(b, a.lanes),
+        x_(b, a.x, a.norm, lanes_),
+        gate_(b.matrix(a.gate, a.out.width, x_.width(), "gate")),
+        up_(b.matrix(a.up, a.out.width, x_.width(), "up")) {
+    out_ = b.rows(a.out, lanes_.total(), a.out.width, "out");
+    if (!x_.normalised()) b.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
+    sums_ = b.scratch<float>(2 * kTileSums * device_.pool().threads());
+  }
+
+  void run() override {
+    const int n = x_.prepare(lanes_.active());
+    for_tiles(device_.pool(), n, gate_.groups(), 2 * n * gate_.work(),
+              [&](int first, int m, int group, int thread) { multiply(first, m, group, thread); });
+  }
+
+ private:
+  void multiply(int first, int m, int group, int thread) {
+    const Kernels& k = device_.kernels();
+    float* gate = sums_.get() + 2 * thread * kTileSums;
+    float* up = gate + kTileSums;
+    gate_.product(k, x_.rows() + first, m, group, gate);
+    up_.product(k, x_.rows() + first, m, group, up);
+    float* out[kRowChunk];
+    for (int i = 0; i < m; ++i) out[i] = out_[x_.index(first + i)] + gate_.first_column(group);
+    k.gate(gate, up, gate_.panels(group) * kPanel, m, gate_.columns(group), out);
+  }
+
+  CpuDevice& device_;
+  LaneSet lanes_;
+  InputRows x_;
+  BoundMatrix gate_, up_;
+  Rows<float> out_;
+  Scratch<float> sums_;
+};
+
+}  // namespace
+
+void Recorder::linear(const Linear& a) { add<LinearOp>("linear", a, {a.out}); }
+void Recorder::gated_pair(const GatedPair& a) { add<GatedPairOp>("gated_pair", a, {a.out}); }
+
+}  // namespace skald::backend::cpu

@@ -1,0 +1,185 @@
+// Packing of checkpoint tensors.
+#include "backend/cpu/weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "skald/error.h"
+
+namespace skald::backend::cpu {
+namespace {
+
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+float from_f16(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x8000u} << 16, exponent = (bits >> 10) & 31u,
+                 mantissa = bits & 0x3FFu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
+  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24 is exact
+    const float value = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+/// Calls f(i, value) for `count` elements.
+template <class F>
+void each_element(Dtype type, const std::byte* from, int64_t count, F&& f) {
+  const auto load = [from](int64_t i, auto* value) {
+    std::memcpy(value, from + i * static_cast<int64_t>(sizeof(*value)), sizeof(*value));
+  };
+  uint16_t half;
+  float whole;
+  switch (type) {
+    case Dtype::f32:
+      for (int64_t i = 0; i < count; ++i) load(i, &whole), f(i, whole);
+      break;
+    case Dtype::f16:
+      for (int64_t i = 0; i < count; ++i) load(i, &half), f(i, from_f16(half));
+      break;
+    case Dtype::bf16:
+      for (int64_t i = 0; i < count; ++i) load(i, &half), f(i, from_bf16(half));
+      break;
+    default: break;  // refused by check_source()
+  }
+}
+
+size_t rank_of(WeightRole role) {
+  switch (role) {
+    case WeightRole::vector: return 1;
+    case WeightRole::matrix:
+    case WeightRole::table: return 2;
+    default: return 3;
+  }
+}
+
+[[noreturn]] void refuse(const TensorSource& source, const std::string& why) {
+  throw Error(ErrorCode::model_invalid,
+              fmt::format("tensor '{}' with shape [{}] {}; the checkpoint does not fit its "
+                          "configuration",
+                          source.name, fmt::join(source.shape, ", "), why));
+}
+
+/// The shape in the role's rank. A matrix may come as a convolution of width 1.
+std::vector<int64_t> check_source(WeightRole role, const TensorSource& source) {
+  std::vector<int64_t> shape = source.shape;
+  const size_t rank = rank_of(role);
+  if (role == WeightRole::matrix && shape.size() == 3 && shape[2] == 1) shape.pop_back();
+  if (shape.size() != rank) refuse(source, fmt::format("should have {} dimensions", rank));
+  if (source.dtype != Dtype::f32 && source.dtype != Dtype::f16 && source.dtype != Dtype::bf16)
+    refuse(source, "is not float32, float16 or bfloat16");
+  int64_t count = 1;
+  for (const int64_t n : shape) {
+    if (n <= 0 || n > INT32_MAX || __builtin_mul_overflow(count, n, &count) || count > (int64_t{1} << 48))
+      refuse(source, "has an impossible size");
+  }
+  if (source.data.size() != static_cast<size_t>(count) * dtype_size(source.dtype))
+    refuse(source, fmt::format("has {} bytes of data", source.data.size()));
+  if (role == WeightRole::depthwise && shape[1] != 1)
+    refuse(source, "should have 1 input channel per output");
+  return shape;
+}
+
+PackedMatrix pack(const TensorSource& source, int outputs, int inputs, int taps, int groups,
+                  bool inputs_first) {
+  PackedMatrix m;
+  m.outputs = outputs, m.inputs = inputs, m.taps = taps, m.groups = groups;
+  m.data =
+      Mapping(source.name, checked_bytes(source.name, groups * m.group_stride(), 1, sizeof(float)), true);
+  float* to = m.data.as<float>();
+  // Source order is [output][input][kernel] or, transposed, [input][output][kernel]; kernel is tap or group.
+  const int kernel = taps * groups, inner = inputs_first ? outputs : inputs;
+  const int64_t run = int64_t{inner} * kernel;
+  const int64_t kernel_stride = groups > 1 ? m.group_stride() : int64_t{inputs} * kPanel;
+  for (int64_t outer = 0; outer < (inputs_first ? inputs : outputs); ++outer) {
+    const std::byte* from = source.data.data() + outer * run * static_cast<int64_t>(dtype_size(source.dtype));
+    int64_t index = 0, j = 0;
+    each_element(source.dtype, from, run, [&](int64_t, float value) {
+      const int64_t output = inputs_first ? index : outer, input = inputs_first ? outer : index;
+      to[(output / kPanel) * m.panel_stride() + j * kernel_stride + input * kPanel + output % kPanel] = value;
+      if (++j == kernel) j = 0, ++index;
+    });
+  }
+  return m;
+}
+
+}  // namespace
+
+void to_float(Dtype type, const std::byte* from, int64_t count, float* to) {
+  each_element(type, from, count, [to](int64_t i, float value) { to[i] = value; });
+}
+
+LoadedWeight load_weight(WeightRole role, const TensorSource& source) {
+  const std::vector<int64_t> shape = check_source(role, source);
+  const auto dim = [&](size_t i) { return static_cast<int>(shape[i]); };
+  LoadedWeight w;
+  w.role = role, w.name = source.name;
+  switch (role) {
+    case WeightRole::matrix: w.packed = pack(source, dim(0), dim(1), 1, 1, false); break;
+    case WeightRole::convolution: w.packed = pack(source, dim(0), dim(1), dim(2), 1, false); break;
+    case WeightRole::transposed_convolution: w.packed = pack(source, dim(1), dim(0), 1, dim(2), true); break;
+    case WeightRole::table:
+      w.table = source.data, w.table_type = source.dtype;
+      w.rows = shape[0], w.width = shape[1];
+      break;
+    case WeightRole::vector:
+      w.rows = 1, w.width = shape[0];
+      w.values.resize(static_cast<size_t>(shape[0]));
+      to_float(source.dtype, source.data.data(), shape[0], w.values.data());
+      break;
+    case WeightRole::depthwise: {
+      const int64_t channels = shape[0], taps = shape[2];
+      w.rows = taps, w.width = channels;
+      w.values.resize(static_cast<size_t>(channels * taps));
+      each_element(source.dtype, source.data.data(), channels * taps, [&](int64_t i, float value) {
+        w.values[static_cast<size_t>(i % taps * channels + i / taps)] = value;
+      });
+      break;
+    }
+  }
+  return w;
+}
+
+void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out) {
+  const std::byte* from =
+      table.table.data() + index * table.width * static_cast<int64_t>(dtype_size(table.table_type));
+  if (add)
+    each_element(table.table_type, from, table.width, [out](int64_t i, float value) { out[i] += value; });
+  else
+    to_float(table.table_type, from, table.width, out);
+}
+
+std::vector<Segment> plan_segments(int taps, int inputs, int64_t tap_offset, int64_t tap_weights) {
+  std::vector<Segment> segments;
+  int block = 0;  // inputs of the open block
+  const auto close = [&] {
+    if (!segments.empty()) segments.back().ends_block = true;
+    block = 0;
+  };
+  for (int t = 0; t < taps; ++t) {
+    for (int first = 0; first < inputs; first += kBlockInputs) {
+      const int length = std::min(kBlockInputs, inputs - first);
+      if (block + length > kBlockInputs) close();
+      const Segment next{.offset = t * tap_offset + first,
+                         .weights = t * tap_weights + int64_t{first} * kPanel,
+                         .length = length,
+                         .ends_block = false};
+      // Adjacent runs are one run: the same order with a longer loop.
+      Segment* last = segments.empty() || segments.back().ends_block ? nullptr : &segments.back();
+      if (last && last->offset + last->length == next.offset &&
+          last->weights + int64_t{last->length} * kPanel == next.weights)
+        last->length += length;
+      else
+        segments.push_back(next);
+      block += length;
+    }
+  }
+  close();
+  return segments;
+}
+
+}  // namespace skald::backend::cpu

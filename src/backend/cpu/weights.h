@@ -1,0 +1,64 @@
+// Loaded weights: packed matrices, small vectors, tables that stay in the file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/memory.h"
+#include "backend/ops.h"
+
+namespace skald::backend::cpu {
+
+/// A matrix as panels of 16 outputs, each panel a contiguous stream [taps * inputs][16] that starts on a
+/// 64-byte border. Outputs come in `groups` equal runs (one per kernel index of a transposed convolution),
+/// each padded with zeros to whole panels. How elements are stored is private to packing and the product
+/// kernels.
+struct PackedMatrix {
+  Dtype dtype = Dtype::f32;
+  int outputs = 0;  ///< of one group
+  int inputs = 0;   ///< of one tap
+  int taps = 1;
+  int groups = 1;
+  Mapping data;
+
+  int panels() const { return (outputs + kPanel - 1) / kPanel; }  ///< of one group
+  int64_t panel_stride() const { return int64_t{taps} * inputs * kPanel; }
+  int64_t group_stride() const { return panels() * panel_stride(); }
+  const float* panel(int group, int index) const {
+    return data.as<float>() + group * group_stride() + index * panel_stride();
+  }
+};
+
+struct LoadedWeight {
+  WeightRole role = WeightRole::vector;
+  std::string name;
+  PackedMatrix packed;        ///< matrix, convolution, transposed convolution
+  std::vector<float> values;  ///< vector [n]; depthwise [taps][channels]
+  int taps = 1;               ///< depthwise
+  Dtype table_type = Dtype::f32;
+  std::span<const std::byte> table;  ///< table: the source's bytes
+  int64_t rows = 0, width = 0;       ///< table: entries, width; vector: 1, n; depthwise: taps, channels
+
+  size_t bytes() const { return packed.data.size() + values.size() * sizeof(float); }
+};
+
+/// Packs a tensor for its role. Throws Error(model_invalid) naming the tensor when rank, type or size do not
+/// fit.
+LoadedWeight load_weight(WeightRole role, const TensorSource& source);
+
+/// out[i] (+)= row `index` of a table.
+void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out);
+
+/// `count` elements of a file as float32.
+void to_float(Dtype type, const std::byte* from, int64_t count, float* to);
+
+/// Splits `taps` runs of `inputs` inputs into segments and blocks: blocks hold at most kBlockInputs inputs,
+/// whole taps where a tap is shorter. Tap t starts t * tap_offset floats after the row pointer, its weights t
+/// * tap_weights after the panel pointer. The split depends on nothing else, so it fixes the order of
+/// summation.
+std::vector<Segment> plan_segments(int taps, int inputs, int64_t tap_offset, int64_t tap_weights);
+
+}  // namespace skald::backend::cpu
