@@ -135,7 +135,7 @@ struct LongText::Feed {
       const auto next = fragment(quiet);
       if (next) pending += next->text;
       const bool over = !next && !quiet;
-      const bool complete = next ? next->ends_piece : quiet ? splitter.has_value() : true;
+      const bool complete = next ? next->ends_piece : quiet ? splitter && ends_sentence(pending) : true;
       if (complete && (text::anything_to_speak(pending) || (over && given == 0))) {
         ++given;
         return std::exchange(pending, {});
@@ -330,6 +330,7 @@ bool LongText::try_again(const Error& error) {
   if (!possible) return false;
   failed_compute_ms_ += running_->result().compute_ms;
   piece_samples_.clear();
+  piece_frames_ = 0;
   start(1);
   return true;
 }
@@ -365,8 +366,6 @@ void LongText::end_piece() {
   const std::vector<int32_t> codes = observer_ ? running_->codes() : std::vector<int32_t>();
   merge(current_);
   set_running(nullptr);
-  joiner_.add(piece_samples_);
-  piece_samples_.clear();
   if (observer_) observer_->end(current_, codes);
 }
 
@@ -407,18 +406,16 @@ AudioChunk LongText::next_audio(int32_t max_frames) {
         chunk = pull(max_frames);
       } catch (const Error& error) {
         if (!try_again(error)) throw;
-        out.frames = 0;
         continue;
       }
       piece_samples_.insert(piece_samples_.end(), chunk.samples.begin(), chunk.samples.end());
-      out.frames += chunk.frames;
-      if (chunk.last) {
-        end_piece();
-      } else if (!options_.hold_pieces) {
-        joiner_.add(piece_samples_);
-        piece_samples_.clear();
+      piece_frames_ += chunk.frames;
+      if (chunk.last || !options_.hold_pieces) {
+        joiner_.add(std::exchange(piece_samples_, {}));
+        out.frames += std::exchange(piece_frames_, 0);
         piece_given_out_ |= chunk.frames > 0;
       }
+      if (chunk.last) end_piece();
       out.samples = joiner_.take();
     }
   } catch (const Error& error) {
@@ -428,8 +425,7 @@ AudioChunk LongText::next_audio(int32_t max_frames) {
 }
 
 std::vector<float> LongText::salvage() {
-  joiner_.add(piece_samples_);
-  piece_samples_.clear();
+  joiner_.add(std::exchange(piece_samples_, {}));
   return joiner_.finish();
 }
 

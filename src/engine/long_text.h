@@ -144,6 +144,7 @@ class LongText {
   std::unique_ptr<Feed> feed_;
   PieceJoiner joiner_;
   std::vector<float> piece_samples_;  // of the current piece, not yet in the joiner
+  int32_t piece_frames_ = 0;
   bool piece_given_out_ = false;
   PieceReport current_;
   std::unique_ptr<Running> running_;

@@ -70,7 +70,7 @@ class FakeEngine : public Engine {
     ~Base() { --engine.open_streams; }
     AudioChunk advance(int32_t max_frames) {
       AudioChunk chunk;
-      while (chunk.frames < max_frames && state.frames < std::min(limit, plan.frames)) {
+      while (chunk.frames < max_frames && state.frames < std::min<int64_t>(limit, plan.frames)) {
         if (cancelled) {
           state.stop = StopReason::cancelled;
           throw Error(ErrorCode::cancelled, "cancelled");
