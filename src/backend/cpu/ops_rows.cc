@@ -123,21 +123,36 @@ class StoreRowsOp final : public BoundOp {
 
 class CopyOp final : public BoundOp {
  public:
-  CopyOp(Binder& b, const Copy& a) : lanes_(b, a.lanes), width_(a.x.width) {
+  CopyOp(Binder& b, const Copy& a)
+      : lanes_(b, a.lanes), which_(a.rows), width_(a.x.width), x_rows_(a.x.rows) {
     b.require(a.x.dtype == a.out.dtype && dtype_size(a.x.dtype) == 4, "copies are f32 or i32");
-    x_ = b.rows(a.x, lanes_.total(), width_, "x");
-    out_ = b.rows(a.out, lanes_.total(), width_, "out");
+    x_ = b.rows(a.x, which_ == Copy::of_slot ? 1 : lanes_.total(), width_, "x");
+    out_ = b.rows(a.out, which_ == Copy::each ? lanes_.total() : lanes_.lanes(), width_, "out");
   }
 
   void run() override {
-    for (const ActiveLane& lane : lanes_.active())
-      for (int32_t r = 0; r < lane.rows; ++r)
-        std::memmove(out_[lane.row + r], x_[lane.row + r], static_cast<size_t>(width_) * sizeof(float));
+    for (const ActiveLane& lane : lanes_.active()) switch (which_) {
+        case Copy::each:
+          for (int32_t r = 0; r < lane.rows; ++r) copy_row(lane.row + r, lane.row + r);
+          break;
+        case Copy::last: copy_row(lane.row + lane.rows - 1, lane.lane); break;
+        case Copy::of_slot:
+          if (lane.slot >= x_rows_)
+            throw Error(ErrorCode::internal, fmt::format("slot {} has no row to copy", lane.slot));
+          copy_row(lane.slot, lane.lane);
+          break;
+      }
   }
 
  private:
+  void copy_row(int32_t from, int32_t to) {
+    std::memmove(out_[to], x_[from], static_cast<size_t>(width_) * sizeof(float));
+  }
+
   LaneSet lanes_;
+  Copy::Rows which_;
   int width_;
+  int32_t x_rows_;
   Rows<float> x_, out_;
 };
 
