@@ -1,0 +1,40 @@
+#!/bin/bash
+# Compares skald with the official package at true size: random-weight snapshots of the published layout, prefill and
+# five forced frames, all sixteen heads. Needs about 8 GB of disk, 12 GB of memory and 15 minutes.
+set -euo pipefail
+
+usage() {
+  echo "usage: tools/full-size-check.sh FOLDER [0.6b|1.7b ...]   (snapshots and references are kept in FOLDER)"
+}
+
+[ $# -ge 1 ] || { usage >&2 && exit 2; }
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+folder=$1
+shift
+[ $# -gt 0 ] || set -- 0.6b 1.7b
+skald=${SKALD_BINARY:-$root/build/release/bin/skald}
+[ -x "$skald" ] || { echo "build first: cmake --preset release && cmake --build build/release" >&2 && exit 1; }
+mkdir -p "$folder"
+
+oracle=${SKALD_ORACLE:-$folder/oracle}
+[ -x "$oracle/bin/python" ] || sh "$root/python/reference/setup.sh" "$oracle"
+
+status=0
+for size in "$@"; do
+  snapshot=$folder/$size-cv reference=$folder/$size-ref dump=$folder/$size-dump
+  if [ ! -e "$snapshot/speech_tokenizer/model.safetensors" ]; then
+    "$oracle/bin/python" "$root/tools/make_snapshot.py" "$snapshot" --size "$size" --type custom_voice
+  fi
+  if [ ! -e "$reference/case.json" ]; then
+    HF_HUB_OFFLINE=1 "$oracle/bin/python" "$root/python/reference/full_size.py" "$snapshot" "$reference"
+  fi
+  "$skald" verify "$snapshot"
+  rm -rf "$dump"
+  field() { "$oracle/bin/python" -c "import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])" "$reference/case.json" "$1"; }
+  "$skald" say --model "$snapshot" --voice "$(field speaker)" --language "$(field language)" --greedy --no-split \
+    --replay "$reference/codes.npy" --dump "$dump" -o "$folder/$size.wav" -- "$(field text)"
+  echo "== $size"
+  "$oracle/bin/python" "$root/python/reference/compare.py" "$(find "$dump" -name request.json -printf '%h\n' | head -n 1)" \
+    "$reference" || status=1
+done
+exit $status
