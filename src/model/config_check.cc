@@ -199,10 +199,10 @@ void check_codec_config(const CodecConfig& config, const std::string& file, Faul
   Checker check(file, faults);
   check.equal("output_sample_rate", config.output_sample_rate, "the rate of these models", kSampleRate);
   check.equal("input_sample_rate", config.input_sample_rate, "the rate of these models", kSampleRate);
-  check.equal("encode_downsample_rate", config.encode_downsample_rate, "decode_upsample_rate",
-              config.decode_upsample_rate);
   check_codec_decoder(check, config);
   check_codec_encoder(check, config);
+  check.equal("encode_downsample_rate", config.encode_downsample_rate, "decode_upsample_rate",
+              config.decode_upsample_rate);
 }
 
 void check_model_against_codec(const ModelConfig& config, const std::string& file,

@@ -70,6 +70,9 @@ Document parse_document(std::string_view text, const std::string& file, Faults& 
     faults.push_back({ErrorCode::model_invalid, file + " " + why, "download the file again"});
     return nullptr;
   };
+  // nlohmann takes a zero byte for the end of its input.
+  const size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) return refuse(fmt::format("is not valid JSON at byte {}", zero));
   try {
     auto document = std::make_shared<json>(json::parse(begin, text.data() + text.size(), Watch()));
     if (!document->is_object()) return refuse("does not hold a JSON object");

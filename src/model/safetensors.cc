@@ -302,6 +302,11 @@ std::vector<TensorEntry> parse_safetensors(std::span<const std::byte> bytes, con
   const uint64_t length = header_length(bytes, file);
   const char* const header = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
   if (length == 0 || header[0] != '{') refuse(file, "the header at byte 8 does not begin with '{'");
+  // The JSON reader takes a zero byte for the end of its input.
+  if (const void* zero = std::memchr(header, 0, length)) {
+    refuse(file, fmt::format("the header is not valid JSON at byte {}",
+                             kLengthBytes + static_cast<size_t>(static_cast<const char*>(zero) - header)));
+  }
   HeaderReader reader;
   if (!json::sax_parse(header, header + length, &reader)) refuse(file, reader.complaint);
   const uint64_t data_offset = kLengthBytes + length;
