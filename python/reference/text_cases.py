@@ -88,7 +88,20 @@ SPECIAL = [
 ]
 
 # Letters and marks that came with Unicode 15 and 16: the reference's engine knows them, older PCRE2 does not.
-NEWER = ["\U00031350\U000323af字", "\U0001e4d0\U0001e4d1 x", "\U00010d50\U00010d51\U00010d70\U00010d71", "\U00010d40\U00010d41", "a\U00011f34b", "\U0002ebf0a", "\ua7cb\ua7cd", "\U0001e030k", "\U00011f04\U00011f34 x", "\u1c89\u1c8aA"]
+NEWER = ["\U00031350\U000323af字", "\U0001e4d0\U0001e4d1 x", "\U00010d50\U00010d51\U00010d70\U00010d71", "\U00010d40\U00010d41", "a\U00011f34b", "\U0002ebf0a", "\ua7cb\ua7cd", "\U0001e030k", "\U00011f04\U00011f34 x", "\u1c89\u1c8aA",
+    # and marks newer than Unicode 9, the version of its normaliser: they neither move nor compose
+    "a\U0001e2ae\u0327", "a\u0327\U0001e2ae\u0301", "q\u0345\u07fd", "x\u08d0\u0334", "\U00011935\U00011930 \U00011938", "e\u0897\u0323\u0301", "a\u0345\U0001e4ec",
+    "\U00011382\U000113c9", "\U00016121\U0001611e", "\U000105d2\u0307 \U000105c9", "\u0c15\u0c3c\u0c4d", "a\u1abf\u0301", "\U00016d67\U00016d67"]
+
+# Where the two expressions tend to differ: case inside a word, contractions in mixed case, marks, '/' after line ends.
+DIFFERING = [
+    "LinkedIn TikTok WhatsApp WordPress JavaScript TypeScript PostgreSQL MongoDB", "OneDrive PowerPoint OpenOffice QuickTime FireFox", "iPad iTunes iCloud eBook eMail xBox",
+    "toString fromJson parseInt onClick setTimeout addEventListener", "StringBuilder ArrayList HashMap NullPointerException", "DeepSeek ChatGPT LLaMA BERT RoBERTa PyTorch TensorFlow NumPy",
+    "MacBook AirPods DeLorean LaTeX BibTeX McCartney O'Brien MacArthur DiCaprio", "HelloWorld helloWorld HELLOworld helloWORLD", "GmbH AG eV UStG StGB BGBl", "kWh MHz GHz dB mL pH",
+    "I'Ll they'Ve you'rE DON't don'T", "It'S He'D We'Re", "McDonald's'S", "'Sure 'Twas 'Llama", "a.\n/b", "x!\n//y", "ok,\r\n/z", "?/\n/", ")\n/*",
+    "สวัสดี", "ขอบคุณครับ", "ประเทศไทย กรุงเทพมหานคร", "น้ำ ข้าว ผัดไทย ต้มยำกุ้ง", "ที่นี่มีอาหารอร่อย", "مُحَمَّدٌ رَسُولُ اللهِ", "بِسْمِ اللهِ الرَّحْمٰنِ الرَّحِيمِ", "שָׁלוֹם עֲלֵיכֶם", "תּוֹרָה", "क्षत्रिय विद्यार्थी",
+    "நன்றி வணக்கம்", "ধন্যবাদ", "ధన్యవాదాలు", "ನಮಸ್ಕಾರ", "നമസ്കാരം", "ขA กิB", "A\u0301bC\u0327D", "x\u0336y\u0336Z\u0336", "Ǆ ǅa aǅ", "ʼa ʼA", "aBcDeF AbCdEf", "ÉcoleNormale écoleNormale",
+]
 
 WRAPPED = [
     "Hello.", "", " ", "\n", "\n\n", "\n\nstart", "\r\nx", "\r", " x", "  x", "\tx", " \n x", "\u0301x", "\u3000x", "\u00a0\nx", "x\n", "x\n\n", "x ", "3", "'s", "!", "#", "你好", "สวัสดี", "😀", "<|im_end|>", "say <tts_pad> now",
@@ -114,5 +127,6 @@ def random_texts(count: int) -> list[str]:
 
 
 def all_texts() -> list[str]:
-    texts = PROSE + CODE + CONTRACTIONS + DIGITS + SPACES + MARKS + EMOJI + WORDS + SPECIAL + NEWER + random_texts(150)
+    texts = PROSE + CODE + CONTRACTIONS + DIGITS + SPACES + MARKS + EMOJI + WORDS + SPECIAL + NEWER + DIFFERING
+    texts += random_texts(240)
     return list(dict.fromkeys(texts))
