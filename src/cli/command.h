@@ -1,0 +1,48 @@
+// What every subcommand is to the program.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/arguments.h"
+#include "cli/log.h"
+#include "cli/signals.h"
+
+namespace skald::cli {
+
+/// What a running command shares with the program around it.
+struct Session {
+  Log& log;
+  Signals& signals;
+  bool json = false;            ///< errors are also reported as an object
+  bool json_to_stderr = false;  ///< standard output carries audio
+  bool json_printed = false;    ///< the object, with the error in it, was printed already
+};
+
+/// One subcommand. Its constructor function adds its options to the program; run() is called after parsing.
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual const CLI::App* app() const = 0;
+  /// Returns the exit status; throws Error, which the program maps to one.
+  virtual int run(Session& session, const Arguments& arguments) = 0;
+};
+
+std::unique_ptr<Command> make_say(CLI::App& program);
+std::unique_ptr<Command> make_prompt(CLI::App& program);
+std::unique_ptr<Command> make_verify(CLI::App& program);
+std::unique_ptr<Command> make_codec_decode(CLI::App& codec);
+
+/// "skald 0.1.0 (Release, GCC 12.2.0)" and the SIMD targets.
+std::string version_text();
+
+/// Writes to standard output, all or Error(io) (ClosedPipe).
+void print(const std::string& text);
+/// One line of JSON on standard output (or standard error, see Session). Bad UTF-8 becomes U+FFFD.
+void print_json(Session& session, const nlohmann::ordered_json& object);
+/// The "error" member of a result object.
+nlohmann::ordered_json error_json(const Error& error);
+
+}  // namespace skald::cli

@@ -1,0 +1,41 @@
+// The options that `say` and `prompt` share: everything that shapes a request.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "skald/skald.h"
+
+namespace CLI {
+class App;
+}
+
+namespace skald::cli {
+
+struct RequestOptions {
+  std::string model;  ///< --model, else SKALD_MODEL
+  std::string file;   ///< -f; "-" = standard input
+  SpeechRequest request;
+  EngineOptions engine;
+  bool clean_text = false;
+  std::string ref_codes, x_vector;
+  std::optional<int32_t> threads;  ///< --threads, else SKALD_THREADS
+};
+
+/// Adds --model, --threads, --cpu-target and --cache-capacity.
+void add_engine_options(CLI::App& app, RequestOptions& options);
+/// Adds the options of the text, the voice and the prompt.
+void add_request_options(CLI::App& app, RequestOptions& options);
+/// Adds sampling, limits and seed.
+void add_sampling_options(CLI::App& app, RequestOptions& options);
+
+/// After parsing: reads the environment for what was not given. Throws UsageError without a model.
+void complete(RequestOptions& options);
+/// Reads --ref-codes and --x-vector into the request. Throws Error(io), Error(invalid_argument).
+void load_reference(RequestOptions& options);
+/// Codes of a .npy file, [frames, groups] of any integer type; groups 0 = not known yet, any width.
+std::vector<int32_t> load_codes(const std::string& path, int32_t groups);
+
+}  // namespace skald::cli

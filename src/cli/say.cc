@@ -1,0 +1,362 @@
+// skald say: text to speech.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "audio/output_file.h"
+#include "cli/audio_writer.h"
+#include "cli/command.h"
+#include "cli/dump.h"
+#include "cli/exit_status.h"
+#include "cli/request_options.h"
+#include "cli/text_input.h"
+#include "engine/long_text.h"
+#include "model/config.h"
+#include "text/inspect.h"
+#include "text/languages.h"
+
+namespace skald::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct SayOptions : RequestOptions {
+  std::string out, dump, replay, noise, text;
+  bool raw = false, floats = false, json = false, quiet = false, no_split = false, keep_runaway = false;
+  bool list_voices = false, list_languages = false;
+  int32_t pause_ms = 120, max_piece = 0;
+
+  bool to_stdout() const { return out == "-"; }
+};
+
+constexpr const char* kFooter = R"(Playing while it is computed:
+  skald say ... -o - 'Some text' | ffplay -autoexit -nodisp -
+  skald say ... --raw 'Some text' | aplay -f S16_LE -r 24000 -c 1
+Text that begins with a dash goes after '--'.)";
+
+void add_output_options(CLI::App& app, SayOptions& o) {
+  constexpr const char* kOutput = "Output";
+  constexpr const char* kRepeat = "Comparing runs";
+  app.add_option("--output,-o", o.out, "WAV file to write; - is standard output")
+      ->group(kOutput)
+      ->type_name("FILE");
+  app.add_flag("--raw", o.raw, "No WAV header: s16le (f32le with --float); without -o to standard output")
+      ->group(kOutput);
+  app.add_flag("--float", o.floats, "32-bit float samples instead of 16-bit PCM")->group(kOutput);
+  app.add_flag("--json", o.json, "Result object on standard output (standard error with -o -)")
+      ->group(kOutput);
+  app.add_flag("--quiet,-q", o.quiet, "No progress, notes and warnings; errors only")->group(kOutput);
+  app.add_flag("--keep-runaway", o.keep_runaway,
+               "Write the file although the run was a runaway (still status 5)")
+      ->group(kOutput);
+  const std::map<std::string, DecodeMode> decode{
+      {"stream", DecodeMode::stream}, {"whole", DecodeMode::whole}, {"official", DecodeMode::official}};
+  app.add_option("--decode", o.request.decode,
+                 "Codes to samples; official = chunks of 300 frames (default stream)")
+      ->transform(CLI::Transformer(decode))
+      ->group(kOutput)
+      ->type_name("stream|whole|official");
+  app.add_flag("--list-voices", o.list_voices, "Print the model's voices and end")->group(kOutput);
+  app.add_flag("--list-languages", o.list_languages, "Print the model's languages and end")->group(kOutput);
+
+  app.add_option("--dump", o.dump, "Write every number of every request as .npy files into DIR")
+      ->group(kRepeat)
+      ->type_name("DIR");
+  app.add_option("--replay", o.replay, "Feed these codes [frames, 16] and compute every logit")
+      ->group(kRepeat)
+      ->type_name("FILE.npy");
+  app.add_option("--noise", o.noise, "Recorded random numbers: noise.npy and predictor_noise.npy in DIR")
+      ->group(kRepeat)
+      ->type_name("DIR");
+}
+
+void add_piece_options(CLI::App& app, SayOptions& o) {
+  constexpr const char* kText = "Text";
+  app.add_flag("--no-split", o.no_split, "Never cut the text into pieces: one request")->group(kText);
+  app.add_option("--max-piece", o.max_piece, "Code points of a piece (default 400; 200 with a Base model)")
+      ->check(CLI::Range(1, 1000000))
+      ->group(kText)
+      ->type_name("N");
+  app.add_option("--pause-ms", o.pause_ms, "Silence between pieces where a sentence ends (default 120)")
+      ->check(CLI::Range(0, 10000))
+      ->group(kText)
+      ->type_name("N");
+}
+
+/// Prints names from the configuration alone, without loading the weights.
+int list_names(const SayOptions& o, Session& session) {
+  const model::ModelConfig config = model::load_config(o.model);
+  std::string lines;
+  Json object;
+  if (o.list_voices) {
+    object["voices"] = Json::array();
+    for (const auto& [name, unused] : config.talker.speaker_ids) {
+      lines += name + "\n";
+      object["voices"].push_back(name);
+    }
+  }
+  if (o.list_languages) {
+    object["languages"] = Json::array();
+    for (const std::string& name : model::language_names(config)) {
+      const std::string_view code = text::language_code(name);
+      lines += code.empty() ? name + "\n" : fmt::format("{} ({})\n", name, code);
+      object["languages"].push_back({{"name", name}, {"code", code}});
+    }
+  }
+  o.json ? print_json(session, object) : print(lines);
+  return kOk;
+}
+
+bool is_stream(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+/// A run of `say` from checked options to its result.
+class SayRun {
+ public:
+  SayRun(SayOptions& options, Session& session) : o_(options), session_(session) {}
+
+  int run(std::optional<std::string> operand) {
+    open_text(std::move(operand));
+    open_output();
+    load_reference(o_);
+    engine_ = Engine::open(o_.model, o_.engine);
+    start();
+    const CancelScope scope(session_.signals, [this] { cancel(); });
+    try {
+      speak();
+      if (writer_) writer_->finish();
+    } catch (const audio::ClosedPipe&) {
+      throw;
+    } catch (const Error& error) {
+      fail(error);
+      throw;
+    }
+    session_.signals.remove_at_exit({});
+    report(nullptr);
+    return kOk;
+  }
+
+ private:
+  struct CancelScope {
+    CancelScope(Signals& to, std::function<void()> cancel) : signals(to) {
+      signals.on_signal(std::move(cancel));
+    }
+    ~CancelScope() { signals.on_signal(nullptr); }
+    Signals& signals;
+  };
+
+  /// The text, or the pipe it will come from.
+  void open_text(std::optional<std::string> operand) {
+    const bool from_stdin = operand ? false : o_.file.empty() || o_.file == "-";
+    const bool may_arrive = from_stdin && is_stream(STDIN_FILENO) && o_.replay.empty() && o_.noise.empty();
+    streaming_ = o_.to_stdout() || (!o_.out.empty() && !std::filesystem::is_regular_file(o_.out) &&
+                                    std::filesystem::exists(o_.out));
+    if (may_arrive && streaming_) {
+      arriving_ = std::make_unique<ArrivingText>(STDIN_FILENO, "standard input");
+      return;
+    }
+    if (operand) {
+      o_.request.text = text::decode_text(*operand);
+    } else if (from_stdin) {
+      o_.request.text = text::decode_text(read_all(STDIN_FILENO, "standard input"));
+    } else {
+      o_.request.text = read_text_file(o_.file);
+    }
+    if (!o_.request.raw_tokens && !text::anything_to_speak(o_.request.text)) {
+      throw Error(ErrorCode::nothing_to_speak,
+                  "the text holds no letter and no digit, so there is nothing to speak");
+    }
+  }
+
+  void open_output() {
+    if (o_.out.empty()) return;
+    output_ = o_.to_stdout() ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
+                             : audio::OutputFile::open(o_.out);
+    session_.signals.remove_at_exit(output_->temporary());
+  }
+
+  void start() {
+    const ModelInfo& info = engine_->info();
+    const bool recorded = !o_.replay.empty() || !o_.noise.empty();
+    recorder_.emplace(*engine_, o_.dump, load_diagnosis(o_.replay, o_.noise, info));
+    engine::LongTextOptions options;
+    options.max_piece = o_.max_piece;
+    options.split = !o_.no_split && !recorded;  // recorded numbers belong to one request
+    options.retry = !recorded;
+    options.pause_ms = o_.pause_ms;
+    options.hold_pieces = !streaming_;
+    options.clean_text = o_.clean_text;
+    if (output_) {
+      writer_ = std::make_unique<AudioWriter>(std::move(output_),
+                                              o_.floats ? audio::SampleFormat::f32 : audio::SampleFormat::s16,
+                                              o_.raw, static_cast<uint32_t>(info.sample_rate));
+    }
+    if (arriving_) {
+      text_.emplace(
+          *engine_, o_.request, options, [this] { return arriving_->next(); }, &*recorder_);
+    } else {
+      text_.emplace(*engine_, o_.request, options, &*recorder_);
+    }
+  }
+
+  void cancel() {
+    text_->cancel();
+    if (arriving_) arriving_->cancel();
+    if (writer_) writer_->interrupt();
+  }
+
+  void speak() {
+    // Small chunks keep a listener's wait short; the samples are the same for any size.
+    constexpr int32_t kStreamChunk = 4, kFileChunk = 16;
+    int32_t chunk = streaming_ ? 1 : kFileChunk;
+    for (bool last = false; !last; chunk = streaming_ ? kStreamChunk : kFileChunk) {
+      AudioChunk audio = text_->next_audio(chunk);
+      last = audio.last;
+      samples_ += audio.samples.size();
+      if (writer_) writer_->write(std::move(audio.samples));
+      if (!last) show_progress();
+    }
+  }
+
+  void show_progress() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_progress_ < std::chrono::milliseconds(100)) return;
+    last_progress_ = now;
+    const int32_t pieces = text_->piece_count();
+    const double seconds = static_cast<double>(samples_) / engine_->info().sample_rate;
+    session_.log.status(pieces == 1
+                            ? fmt::format("{:.1f} s of speech", seconds)
+                            : fmt::format("piece {}{}: {:.1f} s of speech", text_->result().pieces.size() + 1,
+                                          pieces > 0 ? fmt::format(" of {}", pieces) : "", seconds));
+  }
+
+  /// After an error: closes what can be closed and reports what there is.
+  void fail(const Error& error) {
+    recorder_->close();
+    const bool keep = error.code() == ErrorCode::runaway && o_.keep_runaway && writer_;
+    if (keep) {
+      writer_->write(text_->salvage());
+      writer_->finish();
+      session_.signals.remove_at_exit({});
+      session_.log.note(fmt::format("kept the audio of the runaway in '{}'", o_.out));
+    } else if (writer_) {
+      writer_->close_stream();
+    }
+    report(&error);
+  }
+
+  void report(const Error* error) {
+    const engine::LongTextResult result = text_->result();
+    for (const std::string& warning : result.total.warnings) session_.log.warning(warning);
+    if (o_.json) print_json(session_, result_json(result, error));
+    if (error != nullptr) return;
+    const SpeechResult& t = result.total;
+    const double seconds = static_cast<double>(t.samples) / engine_->info().sample_rate;
+    session_.log.note(fmt::format(
+        "{:.2f} s of speech in {} frames, stop {}, seed {}, real-time factor {:.2f}, first audio {:.0f} ms",
+        seconds, t.frames, stop_reason_name(t.stop), t.seed, t.rtf, t.first_audio_ms));
+  }
+
+  Json result_json(const engine::LongTextResult& result, const Error* error) const {
+    const SpeechResult& t = result.total;
+    Json json{{"frames", t.frames},
+              {"samples", t.samples},
+              {"sample_rate", engine_->info().sample_rate},
+              {"stop", stop_reason_name(t.stop)},
+              {"seed", t.seed},
+              {"request_id", t.request_id},
+              {"rtf", t.rtf},
+              {"first_audio_ms", t.first_audio_ms},
+              {"compute_ms", t.compute_ms},
+              {"prompt_rows", t.prompt_rows},
+              {"text_tokens", t.text_tokens},
+              {"frame_bound", t.frame_bound},
+              {"instruct_ignored", t.instruct_ignored},
+              {"warnings", t.warnings},
+              {"output", o_.out}};
+    Json pieces = Json::array();
+    for (const engine::PieceReport& piece : result.pieces) {
+      pieces.push_back({{"text", piece.text},
+                        {"seed", piece.seed},
+                        {"attempts", piece.attempts},
+                        {"frames", piece.result.frames},
+                        {"samples", piece.result.samples},
+                        {"stop", stop_reason_name(piece.result.stop)},
+                        {"prompt_rows", piece.result.prompt_rows},
+                        {"text_tokens", piece.result.text_tokens}});
+    }
+    json["pieces"] = std::move(pieces);
+    if (error != nullptr) json["error"] = error_json(*error);
+    return json;
+  }
+
+  SayOptions& o_;
+  Session& session_;
+  bool streaming_ = false;
+  std::unique_ptr<ArrivingText> arriving_;
+  std::unique_ptr<audio::OutputFile> output_;
+  std::unique_ptr<Engine> engine_;
+  std::optional<Recorder> recorder_;
+  std::unique_ptr<AudioWriter> writer_;
+  std::optional<engine::LongText> text_;
+  uint64_t samples_ = 0;
+  std::chrono::steady_clock::time_point last_progress_;
+};
+
+class Say : public Command {
+ public:
+  explicit Say(CLI::App& program) : app_(program.add_subcommand("say", "Speak a text")) {
+    app_->add_option("TEXT", o_.text,
+                     "What to say; without it (or with -) the text is read from standard input");
+    add_engine_options(*app_, o_);
+    add_request_options(*app_, o_);
+    add_piece_options(*app_, o_);
+    add_sampling_options(*app_, o_);
+    add_output_options(*app_, o_);
+    app_->footer(kFooter);
+  }
+  const CLI::App* app() const override { return app_; }
+
+  int run(Session& session, const Arguments& arguments) override {
+    session.log.set_quiet(o_.quiet);
+    complete(o_);
+    if (o_.list_voices || o_.list_languages) {
+      session.json = o_.json;
+      return list_names(o_, session);
+    }
+    const std::optional<std::string> operand = text_operand(arguments, o_.file);
+    if (o_.raw && o_.out.empty()) o_.out = "-";
+    if (o_.out.empty() && o_.dump.empty())
+      throw UsageError("no output: give -o FILE, or -o - for standard output");
+    if (o_.to_stdout() && ::isatty(STDOUT_FILENO)) {
+      throw UsageError("standard output is a terminal: redirect it, or give -o FILE");
+    }
+    if (!operand && o_.file.empty() && ::isatty(STDIN_FILENO)) {
+      throw UsageError(
+          "no text: give it as an argument, with -f FILE, or on standard input (-f - to type it)");
+    }
+    session.json = o_.json;
+    session.json_to_stderr = o_.to_stdout();
+    return SayRun(o_, session).run(operand);
+  }
+
+ private:
+  CLI::App* app_;
+  SayOptions o_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_say(CLI::App& program) { return std::make_unique<Say>(program); }
+
+}  // namespace skald::cli

@@ -1,0 +1,19 @@
+// skald --version.
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "engine/device_info.h"
+
+namespace skald::cli {
+
+std::string version_text() {
+#if defined(__clang__)
+  const std::string compiler = "clang " __clang_version__;
+#else
+  const std::string compiler = "GCC " __VERSION__;
+#endif
+  return fmt::format("skald {}\nbuild: {}, {}\nSIMD targets here, best first: {}\n", SKALD_VERSION,
+                     SKALD_BUILD_TYPE, compiler, fmt::join(engine::cpu_targets(), ", "));
+}
+
+}  // namespace skald::cli
