@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "model/config_parts.h"
 #include "model/json_fields.h"
 

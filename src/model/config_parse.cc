@@ -1,8 +1,9 @@
 // JSON keys of the configuration files into plain structs; specification 1.2 to 1.9.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "model/config_parts.h"
 #include "model/json_fields.h"

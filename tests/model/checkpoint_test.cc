@@ -1,13 +1,15 @@
-// Safetensors files and the tensors that a configuration implies: every kind of damage is an error with a
-// name.
+// Safetensors files and the tensors that a configuration implies: all damage is an error with a name.
 #include "model/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 

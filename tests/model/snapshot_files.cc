@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 
