@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -63,6 +64,9 @@ struct Core {
   FairMutex compute;
   SlotPool slots;
 };
+
+/// Checks options, memory and files, then loads. Throws as Engine::open.
+std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options);
 
 /// A slot taken from the pool until release() or the end of the object. Movable, not copyable.
 class SlotLease {

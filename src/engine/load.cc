@@ -1,0 +1,52 @@
+// Opening a model: options, memory, files, device.
+#include <fmt/format.h>
+
+#include "backend/cpu/cpu.h"
+#include "engine/core.h"
+#include "engine/memory.h"
+
+namespace skald::engine {
+namespace {
+
+void check_range(const char* name, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is {}, but must be within {}..{}", name, value, least, most));
+}
+
+void check_options(const EngineOptions& o) {
+  if (o.device != "cpu" && o.device != "auto")
+    throw Error(ErrorCode::device,
+                fmt::format("device \"{}\" cannot be used: this build has \"cpu\" only", o.device));
+  check_range("threads", o.threads, 0, 1024);
+  check_range("slots", o.slots, 1, 1024);
+  check_range("codec_chunk", o.codec_chunk, 1, 4096);
+}
+
+model::ModelOptions model_options(const EngineOptions& o) {
+  model::ModelOptions m;
+  m.slots = o.slots, m.cache_capacity = o.cache_capacity, m.codec_chunk = o.codec_chunk;
+  return m;
+}
+
+}  // namespace
+
+std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options) {
+  check_options(options);
+  const model::ModelConfig config = model::load_config(dir);
+  check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
+  check_memory(model::estimate_memory(config, model_options(options)), available_memory(), options);
+  text::Tokenizer tokenizer = text::Tokenizer::load(dir);
+  if (tokenizer.vocabulary_size() > static_cast<size_t>(config.talker.text_vocab_size))
+    throw Error(
+        ErrorCode::model_invalid,
+        fmt::format(
+            "{}: the tokenizer has {} tokens, but the model's text embedding only {} (text_vocab_size); "
+            "the files are from different models",
+            dir.string(), tokenizer.vocabulary_size(), config.talker.text_vocab_size));
+  auto device = backend::make_cpu_backend({.threads = options.threads, .target = options.cpu_target});
+  auto model = model::Model::load(dir, *device, model_options(options));
+  return std::make_shared<Core>(options, std::move(device), std::move(model), std::move(tokenizer));
+}
+
+}  // namespace skald::engine

@@ -1,0 +1,176 @@
+// Fixtures, engines and whole runs for the tests of the engine.
+#include "support.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+namespace skald::test {
+namespace {
+
+EngineOptions tiny_options() {
+  EngineOptions options;
+  options.threads = 1;
+  options.slots = 2;
+  return options;
+}
+
+std::filesystem::path fixtures() { return SKALD_FIXTURES; }
+
+void set_sampling(const nlohmann::json& from, Sampling& to) {
+  for (const auto& [key, value] : from.items()) {
+    if (key == "do_sample") {
+      if (!value.get<bool>()) to.temperature = 0;  // the talker alone
+    } else if (key == "subtalker_dosample") {
+      to.sub_greedy = !value.get<bool>();
+    } else if (key == "temperature") {
+      to.temperature = value.get<float>();
+    } else if (key == "top_k") {
+      to.top_k = value.get<int32_t>();
+    } else if (key == "top_p") {
+      to.top_p = value.get<float>();
+    } else if (key == "repetition_penalty") {
+      to.repetition_penalty = value.get<float>();
+    } else if (key == "subtalker_temperature") {
+      to.sub_temperature = value.get<float>();
+    } else if (key == "subtalker_top_k") {
+      to.sub_top_k = value.get<int32_t>();
+    } else if (key == "subtalker_top_p") {
+      to.sub_top_p = value.get<float>();
+    } else {
+      ADD_FAILURE() << "unknown sampling setting " << key;
+    }
+  }
+}
+
+}  // namespace
+
+std::filesystem::path model_dir(const std::string& name) { return fixtures() / "models" / name; }
+
+Engine& tiny(const std::string& name) {
+  static std::map<std::string, std::unique_ptr<Engine>> engines;
+  auto& engine = engines[name];
+  if (!engine) engine = Engine::open(model_dir(name), tiny_options());
+  return *engine;
+}
+
+std::shared_ptr<engine::Core> tiny_core(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<engine::Core>> cores;
+  auto& core = cores[name];
+  if (!core) core = engine::load_core(model_dir(name), tiny_options());
+  return core;
+}
+
+std::vector<float> Case::floats(const std::string& array) const {
+  return audio::read_npy(folder / (array + ".npy")).floats();
+}
+std::vector<int32_t> Case::ints(const std::string& array) const {
+  return audio::read_npy(folder / (array + ".npy")).ints();
+}
+std::string Case::text(const char* key) const {
+  return info[key].is_null() ? std::string() : info[key].get<std::string>();
+}
+
+std::vector<Case> load_cases(bool codec) {
+  std::vector<Case> cases;
+  for (const auto& entry : std::filesystem::directory_iterator(fixtures() / "cases")) {
+    std::ifstream in(entry.path() / "case.json");
+    Case c{entry.path().filename().string(), entry.path(), nlohmann::json::parse(in)};
+    if ((c.info["mode"] == "codec") == codec) cases.push_back(std::move(c));
+  }
+  std::sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) { return a.name < b.name; });
+  return cases;
+}
+
+SpeechRequest request_of(const Case& c) {
+  SpeechRequest r;
+  r.text = c.text("text"), r.language = c.text("language"), r.voice = c.text("speaker");
+  r.instruct = c.text("instruct");
+  r.layout = c.info["layout"] == "whole" ? TextLayout::whole : TextLayout::stream;
+  r.raw_tokens = true;
+  r.max_new_tokens = c.info["max_new_tokens"].get<int32_t>();
+  r.decode = DecodeMode::official, r.cut = CutMode::official;
+  set_sampling(c.info["sampling"], r.sampling);
+  if (c.has("xvector")) r.x_vector = c.floats("xvector");
+  if (c.has("ref_codes")) r.ref_codes = c.ints("ref_codes"), r.ref_text = c.text("ref_text");
+  r.seed = 1;
+  return r;
+}
+
+std::vector<int32_t> Outcome::code0(int32_t groups) const {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < codes.size(); i += static_cast<size_t>(groups)) out.push_back(codes[i]);
+  return out;
+}
+
+Outcome drain(SpeechStream& stream, int32_t chunk) {
+  Outcome out;
+  try {
+    for (bool last = false; !last;) {
+      const AudioChunk got = stream.next_audio(chunk);
+      out.samples.insert(out.samples.end(), got.samples.begin(), got.samples.end());
+      if (got.frames > 0) out.chunks.push_back(got.frames);
+      last = got.last;
+    }
+  } catch (const Error& e) {
+    out.error = e;
+  }
+  out.codes = stream.codes();
+  out.result = stream.result();
+  return out;
+}
+
+Outcome speak(Engine& engine, const SpeechRequest& request, const Diagnosis* diagnosis, int32_t chunk) {
+  const auto stream = engine.start_stream(request, diagnosis);
+  return drain(*stream, chunk);
+}
+
+Outcome speak_pieces(Engine& engine, const SpeechRequest& request, const std::vector<std::string>& pieces,
+                     int32_t chunk) {
+  const auto stream = engine.start_text_stream(request);
+  Outcome out;
+  size_t next = 0;
+  for (;;) {
+    StreamReply reply = stream->poll(chunk);
+    if (reply.event == StreamEvent::need_text) {
+      if (next < pieces.size()) {
+        EXPECT_TRUE(stream->try_push(pieces[next]));
+      } else {
+        stream->finish();
+      }
+      ++next;
+    } else if (reply.event == StreamEvent::chunk) {
+      out.samples.insert(out.samples.end(), reply.chunk.samples.begin(), reply.chunk.samples.end());
+      out.chunks.push_back(reply.chunk.frames);
+    } else {
+      out.error = reply.error;
+      break;
+    }
+  }
+  out.codes = stream->codes();
+  out.result = stream->result();
+  return out;
+}
+
+Error error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return Error(ErrorCode::internal, "no error was thrown");
+}
+
+SpeechRequest simple(const std::string& text, int32_t max_frames) {
+  SpeechRequest r;
+  r.text = text, r.voice = "anna", r.language = "english";
+  r.sampling.greedy = true;
+  r.max_frames = max_frames;
+  r.seed = 1;
+  return r;
+}
+
+}  // namespace skald::test
