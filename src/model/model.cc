@@ -29,11 +29,6 @@ uint64_t packed_bytes(const std::vector<ExpectedTensor>& tensors) {
   return bytes;
 }
 
-/// Every tensor that the configuration implies must be there in its shape, used or not.
-void check_tensors(const Checkpoint& file, const std::vector<ExpectedTensor>& tensors) {
-  for (const ExpectedTensor& t : tensors) file.get(t.name, t.shape);
-}
-
 class LoadedModel final : public Model {
  public:
   LoadedModel(const std::filesystem::path& dir, backend::Backend& device, const ModelOptions& options)
@@ -41,8 +36,8 @@ class LoadedModel final : public Model {
         config_(load_config(dir)),
         main_(Checkpoint::open(dir)),
         codec_file_(Checkpoint::open(dir / "speech_tokenizer")) {
-    check_tensors(*main_, expected_tensors(config_));
-    check_tensors(*codec_file_, expected_codec_tensors(config_.codec));
+    require_tensors(*main_, config_);
+    require_codec_tensors(*codec_file_, config_.codec);
     talker_ = std::make_unique<Talker>(device, WeightLoader(device, main_, "talker."), config_, options);
     codec_ = std::make_unique<CodecDecoder>(device, WeightLoader(device, codec_file_, "decoder."),
                                             config_.codec, options.slots, options.codec_chunk);
