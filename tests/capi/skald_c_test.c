@@ -1,0 +1,264 @@
+/* Speaks with a tiny model through the C interface. usage: skald_c_test MODELS */
+#include <skald/skald_c.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define CHECK(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                     \
+    }                                                                 \
+  } while (0)
+
+static char models[4096];
+
+static skald_engine* open_model(const char* name) {
+  char path[8192];
+  skald_engine_options options;
+  skald_engine* engine = NULL;
+  skald_error error;
+  snprintf(path, sizeof path, "%s/%s", models, name);
+  skald_engine_options_default(&options, sizeof options);
+  options.threads = 1;
+  options.slots = 2;
+  if (skald_engine_open(path, &options, &engine, &error) != SKALD_OK) {
+    fprintf(stderr, "%s\n", error.message);
+    exit(1);
+  }
+  return engine;
+}
+
+static skald_request simple(const char* text) {
+  skald_request request;
+  skald_request_default(&request, sizeof request);
+  request.text = text;
+  request.voice = "anna";
+  request.language = "en";
+  request.greedy = 1;
+  request.max_frames = 12;
+  request.seed = 7;
+  request.has_seed = 1;
+  return request;
+}
+
+static void test_names(void) {
+  CHECK(skald_c_api_version() == SKALD_C_API_VERSION);
+  CHECK(strcmp(skald_status_name(SKALD_OK), "ok") == 0);
+  CHECK(strcmp(skald_status_name(SKALD_ERROR_UNKNOWN_VOICE), "unknown_voice") == 0);
+  CHECK(strcmp(skald_status_name(SKALD_ERROR_IO), "io") == 0);
+  CHECK(strcmp(skald_status_name(-5), "internal") == 0);
+  CHECK(strcmp(skald_stop_name(SKALD_STOP_EOS), "eos") == 0);
+  CHECK(strcmp(skald_stop_name(SKALD_STOP_RUNAWAY), "runaway") == 0);
+}
+
+static void test_info(skald_engine* engine) {
+  skald_model_info info;
+  info.size = sizeof info;
+  CHECK(skald_engine_info(engine, &info, NULL) == SKALD_OK);
+  CHECK(strcmp(info.type, "custom_voice") == 0);
+  CHECK(info.voice_count == 4 && strcmp(info.voices[0], "anna") == 0);
+  CHECK(info.language_count == 6 && strcmp(info.languages[0], "auto") == 0);
+  CHECK(info.sample_rate == 24000 && info.samples_per_frame == 1920 && info.groups == 16);
+}
+
+/* A caller compiled against an older, shorter structure: nothing is written behind it. */
+static void test_short_structures(skald_engine* engine) {
+  struct {
+    skald_model_info info;
+    char guard[64];
+  } space;
+  memset(&space, 0x55, sizeof space);
+  space.info.size = offsetof(skald_model_info, voices);
+  CHECK(skald_engine_info(engine, &space.info, NULL) == SKALD_OK);
+  CHECK(strcmp(space.info.model_size, "0b6") == 0);
+  CHECK(((unsigned char*)&space)[offsetof(skald_model_info, voices)] == 0x55);
+  space.info.size = 3;
+  CHECK(skald_engine_info(engine, &space.info, NULL) == SKALD_ERROR_INVALID_ARGUMENT);
+  {
+    skald_request request;
+    skald_stream* stream = NULL;
+    memset(&request, 0x55, sizeof request);
+    skald_request_default(&request, offsetof(skald_request, x_vector));
+    CHECK(((unsigned char*)&request)[offsetof(skald_request, x_vector)] == 0x55);
+    request.text = "Hello", request.voice = "anna";
+    CHECK(skald_stream_start(engine, &request, &stream, NULL) == SKALD_OK);
+    skald_stream_close(stream);
+  }
+}
+
+static void test_speech(skald_engine* engine) {
+  skald_request request = simple("Hello there");
+  skald_stream* stream = NULL;
+  skald_audio audio;
+  skald_result result;
+  skald_error error;
+  int32_t codes[12 * 16];
+  float *first = malloc(12 * 1920 * sizeof *first), *decoded = malloc(12 * 1920 * sizeof *decoded);
+  size_t got = 0, count = 0;
+  CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_OK && error.status == SKALD_OK);
+  do {
+    CHECK(skald_stream_next(stream, 5, &audio, &error) == SKALD_OK);
+    CHECK(audio.count == (size_t)audio.frames * 1920 && got + audio.count <= 12 * 1920);
+    memcpy(first + got, audio.samples, audio.count * sizeof *first);
+    got += audio.count;
+  } while (!audio.last);
+  CHECK(got == 12 * 1920);
+  result.size = sizeof result;
+  CHECK(skald_stream_result(stream, &result, &error) == SKALD_OK);
+  CHECK(result.frames == 12 && result.samples == 12 * 1920 && result.stop == SKALD_STOP_LENGTH);
+  CHECK(result.seed == 7 && strlen(result.request_id) == 32 && result.warning_count == 0);
+  CHECK(skald_stream_codes(stream, NULL, 0, &count, &error) == SKALD_OK && count == 12 * 16);
+  CHECK(skald_stream_codes(stream, codes, 12 * 16, &count, &error) == SKALD_OK);
+  CHECK(skald_engine_decode(engine, codes, count, SKALD_DECODE_WHOLE, decoded, 12 * 1920, &got, &error) ==
+        SKALD_OK);
+  CHECK(got == 12 * 1920 && memcmp(first, decoded, got * sizeof *first) == 0);
+  CHECK(skald_engine_decode(engine, codes, count, SKALD_DECODE_WHOLE, decoded, 5, &got, &error) ==
+        SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(got == 12 * 1920);
+  skald_stream_close(stream);
+  free(first);
+  free(decoded);
+}
+
+static void test_errors(skald_engine* engine) {
+  skald_request request = simple("Hello");
+  skald_stream* stream = (skald_stream*)&request;
+  skald_engine* none = NULL;
+  skald_audio audio;
+  skald_error error;
+  int32_t codes[16] = {0};
+  size_t count;
+  float sample;
+  CHECK(skald_engine_open("/no/such/folder", NULL, &none, &error) == SKALD_ERROR_MODEL_NOT_FOUND);
+  CHECK(none == NULL && error.status == SKALD_ERROR_MODEL_NOT_FOUND && strlen(error.message) > 10);
+  CHECK(skald_engine_open(NULL, NULL, &none, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_engine_open("x", NULL, NULL, NULL) == SKALD_ERROR_INVALID_ARGUMENT);
+  request.voice = "nobody";
+  CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_ERROR_UNKNOWN_VOICE);
+  CHECK(stream == NULL && strstr(error.message, "carl") != NULL);
+  request = simple("...");
+  CHECK(skald_stream_start(engine, &request, &stream, NULL) == SKALD_ERROR_NOTHING_TO_SPEAK);
+  request = simple("\xff");
+  CHECK(skald_stream_start(engine, &request, &stream, NULL) == SKALD_ERROR_INVALID_TEXT);
+  request = simple("Hello");
+  request.layout = 9;
+  CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  request = simple("Hello");
+  request.max_frames = 0;
+  CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  request = simple("Hello");
+  request.temperature = -1.0f;
+  CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_stream_start(engine, NULL, &stream, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_stream_next(NULL, 1, &audio, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_engine_decode(engine, codes, 15, 0, &sample, 0, &count, &error) ==
+        SKALD_ERROR_INVALID_ARGUMENT);
+  codes[2] = 9999;
+  CHECK(skald_engine_decode(engine, codes, 16, 0, &sample, 1, &count, &error) ==
+        SKALD_ERROR_INVALID_ARGUMENT);
+  /* A message longer than its room is cut between two characters. */
+  {
+    char* name = malloc(3 * 2000 + 1);
+    size_t i;
+    for (i = 0; i < 2000; ++i) memcpy(name + 3 * i, "\xe2\x82\xac", 3);
+    name[3 * 2000] = '\0';
+    request = simple("Hello");
+    request.voice = name;
+    CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_ERROR_UNKNOWN_VOICE);
+    i = strlen(error.message);
+    CHECK(i > SKALD_MESSAGE_SIZE - 5 && i < SKALD_MESSAGE_SIZE &&
+          (unsigned char)error.message[i - 1] == 0xac);
+    free(name);
+  }
+  skald_engine_close(NULL);
+  skald_stream_close(NULL);
+  skald_text_stream_close(NULL);
+}
+
+static void test_cancel(skald_engine* engine) {
+  skald_request request = simple("Hello");
+  skald_stream* stream;
+  skald_audio audio;
+  skald_error error;
+  CHECK(skald_stream_start(engine, &request, &stream, &error) == SKALD_OK);
+  CHECK(skald_stream_next(stream, 1, &audio, &error) == SKALD_OK);
+  skald_stream_cancel(stream);
+  CHECK(skald_stream_next(stream, 1, &audio, &error) == SKALD_ERROR_CANCELLED);
+  CHECK(audio.count == 0 && error.status == SKALD_ERROR_CANCELLED);
+  skald_stream_close(stream);
+}
+
+static void test_text_stream(skald_engine* engine) {
+  static const char* const pieces[] = {"Hello there, this ", "is a longer sen", "tence that comes ",
+                                       "in pieces."};
+  skald_request request = simple(NULL);
+  skald_text_stream* stream;
+  skald_audio audio;
+  skald_result result;
+  skald_error error;
+  int32_t event, accepted;
+  size_t next = 0, samples = 0, count;
+  CHECK(skald_text_stream_start(engine, &request, &stream, &error) == SKALD_OK);
+  for (;;) {
+    CHECK(skald_text_stream_poll(stream, 4, &event, &audio, &error) == SKALD_OK);
+    if (event == SKALD_EVENT_FINISHED) break;
+    if (event == SKALD_EVENT_CHUNK) {
+      samples += audio.count;
+    } else if (next < sizeof pieces / sizeof *pieces) {
+      CHECK(skald_text_stream_try_push(stream, pieces[next], strlen(pieces[next]), &accepted, &error) ==
+            SKALD_OK);
+      CHECK(accepted == 1);
+      ++next;
+    } else {
+      CHECK(skald_text_stream_finish(stream, &error) == SKALD_OK);
+    }
+  }
+  CHECK(samples == 12 * 1920);
+  result.size = sizeof result;
+  CHECK(skald_text_stream_result(stream, &result, &error) == SKALD_OK && result.frames == 12);
+  CHECK(skald_text_stream_codes(stream, NULL, 0, &count, &error) == SKALD_OK && count == 12 * 16);
+  CHECK(skald_text_stream_push(stream, "late", 4, &accepted, &error) == SKALD_OK && accepted == 0);
+  skald_text_stream_close(stream);
+
+  CHECK(skald_text_stream_start(engine, &request, &stream, &error) == SKALD_OK);
+  CHECK(skald_text_stream_push(stream, "...", 3, NULL, &error) == SKALD_OK);
+  CHECK(skald_text_stream_finish(stream, &error) == SKALD_OK);
+  CHECK(skald_text_stream_next(stream, 4, &event, &audio, &error) == SKALD_ERROR_NOTHING_TO_SPEAK);
+  CHECK(event == SKALD_EVENT_ERROR && error.status == SKALD_ERROR_NOTHING_TO_SPEAK && audio.count == 0);
+  skald_text_stream_cancel(stream);
+  skald_text_stream_close(stream);
+}
+
+static void test_stream_after_engine(void) {
+  skald_engine* engine = open_model("tiny-endless");
+  skald_request request = simple("Hello");
+  skald_stream* stream;
+  skald_audio audio;
+  CHECK(skald_stream_start(engine, &request, &stream, NULL) == SKALD_OK);
+  skald_engine_close(engine);
+  CHECK(skald_stream_next(stream, 1, &audio, NULL) == SKALD_OK && audio.frames == 1);
+  skald_stream_close(stream);
+}
+
+int main(int argc, char** argv) {
+  skald_engine* engine;
+  if (argc != 2) return 2;
+  snprintf(models, sizeof models, "%s", argv[1]);
+  engine = open_model("tiny-endless");
+  test_names();
+  test_info(engine);
+  test_short_structures(engine);
+  test_speech(engine);
+  test_errors(engine);
+  test_cancel(engine);
+  test_text_stream(engine);
+  test_stream_after_engine();
+  skald_engine_close(engine);
+  if (failures) fprintf(stderr, "%d checks failed\n", failures);
+  return failures != 0;
+}
