@@ -159,6 +159,9 @@ bool nfc_closed(char32_t c) {
   if (is_inert(c)) return true;
   if (!nfc_starts(c)) return false;
   const Decomposed decomposed(c);
+  // A later mark may slip in front of the marks inside a precomposed letter.
+  if (std::any_of(decomposed.begin(), decomposed.end(), [](Unit u) { return combining_class(u) != 0; }))
+    return false;
   Units parts(decomposed.begin(), decomposed.end());
   compose(parts);
   return parts.size() == 1 && !contains(Compositions::table().firsts, parts.front());

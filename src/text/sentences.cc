@@ -92,8 +92,13 @@ class PieceScan {
 
   void record(Level level, const Place& place) {
     if (!spoken_seen_) return;  // nothing to speak before it
-    if (place.count > limit_ && any_place()) return;
     if (!places_[level].valid || places_[level].offset < place.offset) places_[level] = place;
+  }
+
+  /// "Dr. Smith" and "No. 5" are kept together if any other space is at hand.
+  Level space_level() const {
+    const bool abbreviated = mark_ == MarkKind::stop && stop_word_ != StopWord::ordinary;
+    return abbreviated ? kGrapheme : kSpace;
   }
 
   bool may_end_sentence() const {
@@ -122,7 +127,7 @@ class PieceScan {
   }
 
   void look_at_space(char32_t c) {
-    if (is_breaking_space(c) && !is_space(previous_)) record(kSpace, here());
+    if (is_breaking_space(c) && !is_space(previous_)) record(space_level(), here());
     if (mark_ == MarkKind::none || spaced_) return;
     if (mark_ == MarkKind::comma) record(kClause, here());
     if (may_end_sentence()) tentative_ = here();
@@ -172,10 +177,10 @@ class PieceScan {
   void note_space(char32_t c) {
     word_ = offset_;
     lines_ += line_ends(c);
-    if (is_breaking_space(c)) record(kSpace, here());
+    if (is_breaking_space(c)) record(space_level(), here());
     if (mark_ == MarkKind::comma || mark_ == MarkKind::clause || lines_ == 1) record(kClause, here());
     if (mark_ == MarkKind::end || lines_ >= 2) record(kSentence, here());
-    if (tentative_.valid && !opened_ && count_ <= limit_) tentative_ = here();
+    if (tentative_.valid && !opened_) tentative_ = here();
   }
 
   size_t limit_;

@@ -18,11 +18,12 @@ struct Piece {
 };
 
 /// The pieces of valid UTF-8, in order; joined they are the whole text. Neighbouring sentences are merged
-/// while the piece stays within `max_code_points`; a longer sentence is cut after a clause mark or line end,
-/// else at white space, else between two grapheme clusters. Every piece has something to speak (see
-/// inspect.h), unless the whole text has nothing: then it is one piece. Only a run of characters that nobody
-/// says (a line of dashes) can make a piece longer than the limit. No pieces for an empty text. Throws
-/// Error(invalid_argument) for a limit of 0 and Error(invalid_text) for bad UTF-8.
+/// while the piece, counted up to its last spoken character (see inspect.h), stays within `max_code_points`:
+/// the marks, quotes and white space after it always stay with it, and a long run of such characters before
+/// its first one does not count. A longer sentence is cut after a clause mark or line end, else at white
+/// space, else between two grapheme clusters. Every piece has something to speak, unless the whole text has
+/// nothing: then it is one piece. No pieces for an empty text. Throws Error(invalid_argument) for a limit of
+/// 0 and Error(invalid_text) for bad UTF-8.
 std::vector<Piece> split_sentences(std::string_view text, size_t max_code_points);
 
 /// The same pieces for text that arrives in chunks cut anywhere.
