@@ -169,7 +169,7 @@ def sampled(maker, name: str, text: str, settings: dict, **rest) -> Case:
 
 
 SAMPLED = (
-    sampled(custom, "sample-defaults", "Hello, world!", {}, language="english", noise_seed=1),
+    sampled(custom, "sample-defaults", "Good morning.", {}, language="english", noise_seed=5),
     sampled(custom, "sample-no-top-k", "Read this text aloud.", {"top_k": 0, "subtalker_top_k": 0, "temperature": 20.0,
             "subtalker_temperature": 15.0}, layout="stream", language="english", noise_seed=2),
     sampled(custom, "sample-top-p", "今天天气很好。", {"top_p": 0.8, "temperature": 12.0, "subtalker_top_p": 0.7,

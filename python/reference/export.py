@@ -24,6 +24,7 @@ FRAME = 1920
 EDGE = 240  # samples kept from each end of a waveform
 MIN_MARGIN = 1e-3
 MIN_DRAW_MARGIN = 1e-4  # relative: a draw compares quotients p / e
+MAX_FLOAT32_ERROR = 4e-6  # of a drawn probability; two float32 runs then agree to 1e-5
 
 
 def reference_codes(case: Case) -> np.ndarray:
@@ -71,6 +72,19 @@ def margins(case: Case, run: Run) -> dict[str, float]:
     return {"talker": talker, "predictor": predictor}
 
 
+def float32_error(wrapper, case: Case, run: Run) -> float:
+    """How far float32 alone moves the drawn probabilities: the distance to the same run of the model in float64."""
+    wrapper.model.double()
+    try:
+        exact = record(wrapper, case)[0]
+    finally:
+        wrapper.model.float()
+    if not np.array_equal(exact.codes, run.codes):
+        return np.inf
+    pairs = zip(run.talker_draws + run.predictor_draws, exact.talker_draws + exact.predictor_draws)
+    return max(float(np.abs(a[0] - b[0]).max()) for a, b in pairs)
+
+
 def problems(case: Case, run: Run, info: dict) -> list[str]:
     """What would make a case worthless or fragile as a test."""
     found = []
@@ -80,6 +94,8 @@ def problems(case: Case, run: Run, info: dict) -> list[str]:
         limit = MIN_DRAW_MARGIN if getattr(case, f"samples_{side}") else MIN_MARGIN
         if value < limit:
             found.append(f"{side} margin {value:.2e} below {limit}")
+    if info.get("float32_error", 0.0) > MAX_FLOAT32_ERROR:
+        found.append(f"float32 moves a probability by {info['float32_error']:.1e}: no test to 1e-5 is possible")
     if info["frames"] >= 20 and info["distinct_code0"] < 10:
         found.append(f"only {info['distinct_code0']} distinct code0")
     if not len(run.hidden) == len(run.code0) == info["frames"] + 1:
@@ -134,6 +150,8 @@ def record(wrapper, case: Case) -> tuple[Run, dict, dict[str, np.ndarray]]:
 
 def export_case(wrapper, case: Case, out: Path) -> list[str]:
     run, info, given = record(wrapper, case)
+    if case.samples_talker or case.samples_predictor:
+        info["float32_error"] = float32_error(wrapper, case, run)
     write(out / case.name, info, arrays(case, run, given))
     print(f"{case.name}: {info['frames']} frames, {info['stop']}, {info['distinct_code0']} distinct, margins "
           f"{info['margin']['talker']:.1e} {info['margin']['predictor']:.1e}", flush=True)
