@@ -8,8 +8,8 @@
 
 namespace skald {
 
-/// The numbers behind one draw of code0, valid during the call only. `frame_*` members are empty on the last
-/// call of a run that ended by the stop token or a limit.
+/// The numbers behind one draw of code0, valid during the call only. The last call of a run that ended by the
+/// stop token has no frame: `codes` and the predictor's members are empty.
 struct StepView {
   int64_t step = 0;                         ///< index of the draw
   std::span<const float> hidden;            ///< [hidden] talker after the final norm
@@ -28,7 +28,8 @@ struct Diagnosis {
   std::function<void(const StepView&)> on_step;
   std::function<void(std::span<const float> rows, int32_t hidden)>
       on_prompt;  ///< prompt rows [rows * hidden]
-  /// Codes to take instead of the draw at a frame, with all guards on; false = draw. For tests of the guards.
+  /// Codes to take instead of the draws at a frame (-1 = draw; codes[0] may be the stop token), with all
+  /// guards on; false = draw all. For tests of the guards.
   std::function<bool(int64_t frame, std::span<int32_t> codes)> script;
 };
 

@@ -35,7 +35,9 @@ enum class TextSplit { qwen, mistral };
 /// chunks of 300 frames with 25 of context.
 enum class DecodeMode { stream, whole, official };
 
-/// How the reference part of an in-context clone is cut off: by frames, or by the official arithmetic.
+/// How the reference part of an in-context clone is cut off: by frames, or by the official arithmetic. The
+/// latter depends on the number of frames, so nothing is given out before the end; it may leave one sample of
+/// the reference in the first chunk.
 enum class CutMode { exact, official };
 
 /// Sampler settings; an absent one takes the model's generation_config.json.
@@ -51,7 +53,7 @@ struct Sampling {
 /// One utterance.
 struct SpeechRequest {
   std::string text;      ///< UTF-8
-  std::string voice;     ///< a speaker of the model, any case; empty = none
+  std::string voice;     ///< CustomVoice: a speaker of the model, any case, with or without '_'; else empty
   std::string language;  ///< name, code or tag, any case; empty or "auto" = automatic
   std::string instruct;  ///< style instruction; warned about where the model ignores it
   TextLayout layout = TextLayout::automatic;
@@ -69,9 +71,10 @@ struct SpeechRequest {
   DecodeMode decode = DecodeMode::stream;
   CutMode cut = CutMode::exact;
   bool strict = false;  ///< warnings that change the result become errors
-  int32_t stall_frames =
-      75;                  ///< runaway when this many frames in a row use at most 3 distinct code0; 0 = off
-  std::string request_id;  ///< empty = made by the engine
+  /// Runaway when, after the whole text was fed, this many frames in a row use at most 3 distinct code0. 0 =
+  /// off; off too where the caller sets a limit, as a limit of N means N frames.
+  int32_t stall_frames = 75;
+  std::string request_id;  ///< at most 128 visible ASCII characters; empty = made by the engine
 };
 
 enum class StopReason { none, eos, length, runaway, cancelled, error };
@@ -86,7 +89,10 @@ struct SpeechResult {
   std::vector<std::string> warnings;
   bool instruct_ignored = false;
   int32_t prompt_rows = 0, text_tokens = 0;
-  int32_t frame_bound = 0;    ///< frames after which the run counts as a runaway
+  /// The caller's frame limit, else frames after which the run counts as a runaway: max(240, 12 per code
+  /// point), at most what the cache leaves. The factor was measured on English only; for other languages it
+  /// is a guess.
+  int32_t frame_bound = 0;
   double first_audio_ms = 0;  ///< from the start of the request to its first samples
   double compute_ms = 0;      ///< time spent working for this request
   double rtf = 0;             ///< compute seconds per second of audio

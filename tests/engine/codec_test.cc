@@ -25,13 +25,12 @@ class Codec : public ::testing::TestWithParam<Case> {
   /// Windows, every n-th sample, and statistics of each frame of a waveform.
   void compare(const std::string& kind, const std::vector<float>& wave) const {
     const Case& c = GetParam();
-    ASSERT_EQ(wave.size(), c.info["samples"].get<size_t>());
+    ASSERT_EQ(wave.size(), static_cast<size_t>(c.samples));
     const std::vector<float> windows = c.floats(kind + "_windows"), strided = c.floats(kind + "_strided"),
                              statistics = c.floats(kind + "_statistics");
-    const size_t window = c.info["window_frames"].get<size_t>() * kFrame,
-                 stride = c.info["stride"].get<size_t>();
+    const size_t window = c.window_frames * kFrame, stride = c.stride;
     size_t at = 0;
-    for (const size_t start : c.info["window_starts"])
+    for (const size_t start : c.window_starts)
       for (size_t i = 0; i < window; ++i, ++at)
         ASSERT_NEAR(wave[start * kFrame + i], windows[at], 1e-4) << kind << " sample " << start * kFrame + i;
     EXPECT_EQ(at, windows.size());

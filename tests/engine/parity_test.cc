@@ -99,7 +99,7 @@ class CaseRun {
     }
     compare_end(utterance, forced);
     compare_wave(wave);
-    const bool all = !forced || c_.info["stop"] == "length";
+    const bool all = !forced || c_.stop == "length";
     for (const Rows* rows : {&hidden_, &logits_, &probs_})
       EXPECT_GE(rows->compared() + (all ? 1 : 2), rows->stored_rows());
     for (const Rows* rows : {&predictor_logits_, &predictor_probs_})
@@ -154,13 +154,13 @@ class CaseRun {
     const SpeechResult result = utterance.result();
     EXPECT_TRUE(prompt_seen_);
     EXPECT_EQ(utterance.codes(), c_.ints("codes"));
-    EXPECT_EQ(result.frames, c_.info["frames"].get<int64_t>());
-    EXPECT_EQ(result.prompt_rows, c_.info["prompt_rows"].get<int32_t>());
-    EXPECT_EQ(stop_reason_name(result.stop), forced ? "length" : c_.text("stop"));
+    EXPECT_EQ(result.frames, c_.frames);
+    EXPECT_EQ(result.prompt_rows, c_.prompt_rows);
+    EXPECT_EQ(stop_reason_name(result.stop), forced ? "length" : c_.stop);
   }
 
   void compare_wave(const std::vector<float>& wave) const {
-    ASSERT_EQ(wave.size(), c_.info["samples"].get<size_t>());
+    ASSERT_EQ(wave.size(), static_cast<size_t>(c_.samples));
     const std::vector<float> head = c_.floats("wave_head"), tail = c_.floats("wave_tail");
     for (size_t i = 0; i < head.size(); ++i) ASSERT_NEAR(wave[i], head[i], 1e-4) << i;
     for (size_t i = 0; i < tail.size(); ++i)
@@ -187,12 +187,10 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 
 class Parity : public ::testing::TestWithParam<Case> {};
 
-TEST_P(Parity, GeneratesTheOfficialCodes) {
-  CaseRun(GetParam(), tiny_core(GetParam().info["model"])).run(false);
-}
+TEST_P(Parity, GeneratesTheOfficialCodes) { CaseRun(GetParam(), tiny_core(GetParam().model)).run(false); }
 
 TEST_P(Parity, ReplayComputesTheOfficialNumbers) {
-  CaseRun(GetParam(), tiny_core(GetParam().info["model"])).run(true);
+  CaseRun(GetParam(), tiny_core(GetParam().model)).run(true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Official, Parity, ::testing::ValuesIn(load_cases(false)), case_name);
@@ -203,14 +201,14 @@ class ParityElsewhere : public ::testing::TestWithParam<std::string> {};
 TEST_P(ParityElsewhere, GeneratesTheOfficialCodes) {
   std::map<std::string, std::shared_ptr<engine::Core>> cores;
   for (const Case& c : load_cases(false)) {
-    if (c.info["frames"].get<int32_t>() > 60) continue;
+    if (c.frames > 60) continue;
     SCOPED_TRACE(c.name);
-    auto& core = cores[c.info["model"]];
+    auto& core = cores[c.model];
     if (!core) {
       EngineOptions options;
       options.cpu_target = GetParam();
       options.threads = 3;
-      core = engine::load_core(model_dir(c.info["model"]), options);
+      core = engine::load_core(model_dir(c.model), options);
     }
     CaseRun(c, core).run(false);
   }
@@ -223,9 +221,9 @@ TEST(ParityCases, AreEnough) {
   const std::vector<Case> cases = load_cases(false);
   size_t by_stop_token = 0, by_length = 0, beyond_326 = 0;
   for (const Case& c : cases) {
-    const auto frames = c.info["frames"].get<int32_t>();
-    by_stop_token += c.info["stop"] == "eos" && frames >= 3 && frames <= 200;
-    by_length += c.info["stop"] == "length";
+    const auto frames = c.frames;
+    by_stop_token += c.stop == "eos" && frames >= 3 && frames <= 200;
+    by_length += c.stop == "length";
     beyond_326 += frames > 326;
   }
   EXPECT_GE(cases.size(), 40u);

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 namespace skald::test {
 namespace {
 
@@ -45,6 +47,32 @@ void set_sampling(const nlohmann::json& from, Sampling& to) {
   }
 }
 
+/// The member as text, empty for null.
+std::string string_of(const nlohmann::json& info, const char* key) {
+  return info[key].is_null() ? std::string() : info[key].get<std::string>();
+}
+
+Case read_case(const std::filesystem::path& folder) {
+  std::ifstream in(folder / "case.json");
+  const nlohmann::json info = nlohmann::json::parse(in);
+  Case c;
+  c.name = folder.filename().string(), c.folder = folder;
+  c.model = info["model"], c.mode = info["mode"], c.frames = info["frames"], c.samples = info["samples"];
+  for (const auto& [file, shape] : info["files"].items()) c.files.insert(file);
+  if (c.mode == "codec") {
+    c.window_frames = info["window_frames"], c.stride = info["stride"],
+    c.window_starts = info["window_starts"];
+    return c;
+  }
+  c.text = string_of(info, "text"), c.language = string_of(info, "language"),
+  c.speaker = string_of(info, "speaker");
+  c.instruct = string_of(info, "instruct"), c.ref_text = string_of(info, "ref_text");
+  c.layout = info["layout"], c.stop = info["stop"];
+  c.max_new_tokens = info["max_new_tokens"], c.prompt_rows = info["prompt_rows"];
+  set_sampling(info["sampling"], c.sampling);
+  return c;
+}
+
 }  // namespace
 
 std::filesystem::path model_dir(const std::string& name) { return fixtures() / "models" / name; }
@@ -69,16 +97,11 @@ std::vector<float> Case::floats(const std::string& array) const {
 std::vector<int32_t> Case::ints(const std::string& array) const {
   return audio::read_npy(folder / (array + ".npy")).ints();
 }
-std::string Case::text(const char* key) const {
-  return info[key].is_null() ? std::string() : info[key].get<std::string>();
-}
-
 std::vector<Case> load_cases(bool codec) {
   std::vector<Case> cases;
   for (const auto& entry : std::filesystem::directory_iterator(fixtures() / "cases")) {
-    std::ifstream in(entry.path() / "case.json");
-    Case c{entry.path().filename().string(), entry.path(), nlohmann::json::parse(in)};
-    if ((c.info["mode"] == "codec") == codec) cases.push_back(std::move(c));
+    Case c = read_case(entry.path());
+    if ((c.mode == "codec") == codec) cases.push_back(std::move(c));
   }
   std::sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) { return a.name < b.name; });
   return cases;
@@ -86,15 +109,14 @@ std::vector<Case> load_cases(bool codec) {
 
 SpeechRequest request_of(const Case& c) {
   SpeechRequest r;
-  r.text = c.text("text"), r.language = c.text("language"), r.voice = c.text("speaker");
-  r.instruct = c.text("instruct");
-  r.layout = c.info["layout"] == "whole" ? TextLayout::whole : TextLayout::stream;
+  r.text = c.text, r.language = c.language, r.voice = c.speaker, r.instruct = c.instruct;
+  r.layout = c.layout == "whole" ? TextLayout::whole : TextLayout::stream;
   r.raw_tokens = true;
-  r.max_new_tokens = c.info["max_new_tokens"].get<int32_t>();
+  r.max_new_tokens = c.max_new_tokens;
   r.decode = DecodeMode::official, r.cut = CutMode::official;
-  set_sampling(c.info["sampling"], r.sampling);
+  r.sampling = c.sampling;
   if (c.has("xvector")) r.x_vector = c.floats("xvector");
-  if (c.has("ref_codes")) r.ref_codes = c.ints("ref_codes"), r.ref_text = c.text("ref_text");
+  if (c.has("ref_codes")) r.ref_codes = c.ints("ref_codes"), r.ref_text = c.ref_text;
   r.seed = 1;
   return r;
 }

@@ -5,10 +5,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "audio/npy.h"
 #include "engine/core.h"
@@ -24,16 +23,27 @@ Engine& tiny(const std::string& name);
 /// The same one level below, for what the public interface refuses.
 std::shared_ptr<engine::Core> tiny_core(const std::string& name);
 
-/// A reference case: the official package's call and its outcome.
+/// A reference case: the official package's call and its outcome; python/reference/README.md explains the
+/// members.
 struct Case {
   std::string name;
   std::filesystem::path folder;
-  nlohmann::json info;
+  std::set<std::string> files;
+  std::string model, mode;
+  int64_t frames = 0, samples = 0;
 
-  bool has(const std::string& array) const { return info["files"].contains(array); }
+  // Calls; absent strings are empty.
+  std::string text, language, speaker, instruct, ref_text, layout, stop;
+  int32_t max_new_tokens = 0, prompt_rows = 0;
+  Sampling sampling;
+
+  // Codec cases.
+  size_t window_frames = 0, stride = 0;
+  std::vector<size_t> window_starts;
+
+  bool has(const std::string& array) const { return files.contains(array); }
   std::vector<float> floats(const std::string& array) const;
   std::vector<int32_t> ints(const std::string& array) const;
-  std::string text(const char* key) const;  ///< empty for null
 };
 /// Cases by name; `codec` picks the codec cases or the others.
 std::vector<Case> load_cases(bool codec);
