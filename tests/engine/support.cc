@@ -61,7 +61,7 @@ Case read_case(const std::filesystem::path& folder) {
   for (const auto& [file, shape] : info["files"].items()) c.files.insert(file);
   if (c.mode == "codec") {
     c.window_frames = info["window_frames"], c.stride = info["stride"],
-    c.window_starts = info["window_starts"];
+    c.window_starts = info["window_starts"].get<std::vector<size_t>>();
     return c;
   }
   c.text = string_of(info, "text"), c.language = string_of(info, "language"),
