@@ -136,7 +136,7 @@ class SlowSplitter {
   std::u32string text_;
 };
 
-TEST(Split, PiecesOfTheReportedTexts) {  // a tokenizer loaded with a wrong pattern
+TEST(Split, B007_PiecesOfTheReportedTexts) {  // a tokenizer loaded with a wrong pattern
   const Splitter splitter;
   const auto qwen = [&](std::string_view text) { return fast(splitter, SplitRule::qwen, text); };
   EXPECT_EQ(qwen("2025"), (Pieces{"2", "0", "2", "5"}));

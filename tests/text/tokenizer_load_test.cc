@@ -41,7 +41,7 @@ void expect_same_ids(const Tokenizer& tokenizer) {
   }
 }
 
-TEST(TokenizerLoad, CarriageReturnsMarksAndBlankLinesChangeNothing) {
+TEST(TokenizerLoad, B005_CarriageReturnsMarksAndBlankLinesChangeNothing) {
   Files files;
   files.merges = "\xEF\xBB\xBF" + with_line_ends(files.merges, "\r\n") + "\r\n\r\n";
   files.vocab = "\xEF\xBB\xBF" + with_line_ends(files.vocab, "\r\n") + "\r\n";
@@ -194,7 +194,7 @@ TEST(TokenizerLoad, TheTinySnapshotsLoad) {
   EXPECT_GT(loaded, 0u);
 }
 
-TEST(TokenizerEncode, AwkwardTextsGiveIdsOrAnError) {  // texts that abort other systems
+TEST(TokenizerEncode, B006_AwkwardTextsGiveIdsOrAnError) {  // texts that abort other systems
   std::mt19937 rng(9);
   for (const char* text :
        {"hhh", "test", "\ue000\uf8ff\U000f0000", "\U0010ffff", "!!!", "   ", "😀🎲", "\u200b"}) {
