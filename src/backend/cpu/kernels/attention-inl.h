@@ -8,11 +8,20 @@
 
 #include <algorithm>
 
+#include <hwy/cache_control.h>
+
 #include "backend/cpu/kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace skald::backend::cpu::HWY_NAMESPACE {
 namespace {
+
+// Rows of one head lie a whole cache row apart, mostly on other pages, where the hardware does not prefetch.
+constexpr int kPrefetchRows = 8;
+
+HWY_INLINE void prefetch(const float* row, int length) {
+  for (int i = 0; i < length; i += 16) hwy::Prefetch(row + i);
+}
 
 /// scores <- exp(scores - max) / sum; `padded` of them, those beyond the keys are -infinity.
 HWY_INLINE void softmax(float* scores, int64_t padded) {
@@ -44,6 +53,7 @@ HWY_INLINE void weigh_values(const AttendArgs& a, const float* p, int64_t keys, 
   int64_t row = a.first % a.capacity;
   for (int64_t j = 0; j < keys; ++j) {
     const float* v = a.v + row * a.v_stride + first_column;
+    if (j + kPrefetchRows < keys) prefetch(v + kPrefetchRows * a.v_stride, kStrips * kPanel);
     const V weight = hn::Set(kD, p[j]);
 #pragma GCC unroll 16
     for (int i = 0; i < kStrips * kVectors; ++i)
@@ -68,13 +78,45 @@ HWY_INLINE void weigh_tail(const AttendArgs& a, const float* p, int64_t keys, in
   std::memcpy(out, sum, static_cast<size_t>(length) * sizeof(float));
 }
 
+/// scores[g * padded] = scale * q[g] . k for kHeads query heads that share one key.
+template <int kHeads>
+HWY_INLINE void score_heads(const AttendArgs& a, const float* q, const float* k, float* scores,
+                            int64_t padded) {
+  const int whole = a.head_dim / kPanel * kPanel;
+  V sums[kHeads][kVectors];
+#pragma GCC unroll 4
+  for (int g = 0; g < kHeads; ++g)
+    for (int v = 0; v < kVectors; ++v) sums[g][v] = hn::Zero(kD);
+  for (int i = 0; i < whole; i += kPanel)
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const V key = hn::LoadU(kD, k + i + v * kLanes);
+#pragma GCC unroll 4
+      for (int g = 0; g < kHeads; ++g)
+        sums[g][v] = hn::MulAdd(hn::LoadU(kD, q + g * a.head_dim + i + v * kLanes), key, sums[g][v]);
+    }
+#pragma GCC unroll 4
+  for (int g = 0; g < kHeads; ++g) scores[g * padded] = fold(sums[g]) * a.scale;
+}
+
+/// Scores of all query heads of the group against one key. Head sizes that are no multiple of 16 take the
+/// plain way: the same order with a padded tail.
+HWY_INLINE void score_key(const AttendArgs& a, const float* k, float* scores, int64_t padded) {
+  int g = 0;
+  if (a.head_dim % kPanel == 0) {
+    for (; g + 2 <= a.group; g += 2) score_heads<2>(a, a.q + g * a.head_dim, k, scores + g * padded, padded);
+    for (; g < a.group; ++g) score_heads<1>(a, a.q + g * a.head_dim, k, scores + g * padded, padded);
+  }
+  for (; g < a.group; ++g) scores[g * padded] = dot(a.q + g * a.head_dim, k, a.head_dim) * a.scale;
+}
+
 void attend(const AttendArgs& a) {
   const int64_t keys = a.last - a.first + 1, padded = attend_scores(keys);
   int64_t row = a.first % a.capacity;
   for (int64_t j = 0; j < keys; ++j) {
     const float* k = a.k + row * a.k_stride;
-    for (int g = 0; g < a.group; ++g)
-      a.scores[g * padded + j] = dot(a.q + g * a.head_dim, k, a.head_dim) * a.scale;
+    if (j + kPrefetchRows < keys) prefetch(k + kPrefetchRows * a.k_stride, a.head_dim);
+    score_key(a, k, a.scores + j, padded);
     if (++row == a.capacity) row = 0;
   }
   for (int g = 0; g < a.group; ++g) {
@@ -82,9 +124,10 @@ void attend(const AttendArgs& a) {
     std::fill(scores + keys, scores + padded, -std::numeric_limits<float>::infinity());
     softmax(scores, padded);
     float* out = a.out + g * a.head_dim;
+    constexpr int kWide = std::max(1, 8 / kVectors);  // eight accumulators hide the latency of an addition
     int column = 0;
-    for (; column + 4 * kPanel <= a.head_dim; column += 4 * kPanel)
-      weigh_values<4>(a, scores, keys, column, out + column);
+    for (; column + kWide * kPanel <= a.head_dim; column += kWide * kPanel)
+      weigh_values<kWide>(a, scores, keys, column, out + column);
     for (; column + kPanel <= a.head_dim; column += kPanel)
       weigh_values<1>(a, scores, keys, column, out + column);
     if (column < a.head_dim) weigh_tail(a, scores, keys, column, a.head_dim - column, out + column);

@@ -71,13 +71,29 @@ HWY_INLINE void map_strip(int length, float* out, F&& f, const float* a, const f
   std::memcpy(out, tail[4], bytes);
 }
 
+/// Sum of the lanes of one vector, folded in halves.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE float fold_lanes(D, V v) { return hn::GetLane(v); }
+#else
+template <class DV>
+HWY_INLINE float fold_lanes(DV d, hn::Vec<DV> v) {
+  if constexpr (hn::MaxLanes(d) > 4) {
+    const hn::Half<DV> half;
+    return fold_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  }
+}
+#endif
+
 /// Sum of the 16 accumulators of a strip, folded in halves: the one order of every reduction over a row.
-HWY_INLINE float fold(const V* accumulators) {
-  alignas(64) float lanes[kPanel];
-  for (int v = 0; v < kVectors; ++v) hn::Store(accumulators[v], kD, lanes + v * kLanes);
-  for (int half = kPanel / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
+HWY_INLINE float fold(V* accumulators) {
+#pragma GCC unroll 4
+  for (int half = kVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int v = 0; v < half; ++v) accumulators[v] = hn::Add(accumulators[v], accumulators[v + half]);
+  return fold_lanes(kD, accumulators[0]);
 }
 
 /// Sum of f(accumulator, x[i], y[i]) over a row: f is a multiply-add or an add. Missing tail elements read as

@@ -1,0 +1,276 @@
+// CPU kernels at the shapes of the published models: products of one row and of a prompt, convolutions of the
+// codec, attention. Each row prints GB/s and GFLOP/s; `read_bandwidth` is what the machine can read, in the
+// same run, and `sgemm` what single-thread OpenBLAS makes of a convolution's matrix product.
+#include <benchmark/benchmark.h>
+#include <cblas.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "backend/cpu/cpu.h"
+#include "base/pool.h"
+
+extern "C" void openblas_set_num_threads(int);
+
+namespace skald::backend {
+namespace {
+
+constexpr int kThreads = 2;
+
+std::vector<float> values(int64_t count, float scale) {
+  std::minstd_rand random(1);
+  std::vector<float> v(static_cast<size_t>(count));
+  for (float& x : v) x = scale * (static_cast<float>(random()) / 1073741823.5f - 1);
+  return v;
+}
+
+/// A device and what a benchmark needs on it.
+struct Bench {
+  std::unique_ptr<Backend> device;
+  explicit Bench(int threads) : device(make_cpu_backend({.threads = threads})) {}
+
+  Weight load(WeightRole role, std::vector<int64_t> shape) {
+    const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    const std::vector<float> v = values(count, 0.05f);
+    return device->load(role, {.name = "w", .shape = std::move(shape), .data = std::as_bytes(std::span(v))});
+  }
+  Buffer buffer(int64_t rows, int32_t width) {
+    const Buffer b = device->allocate("b", Dtype::f32, rows, width);
+    const std::vector<float> v = values(rows * width, 1);
+    device->write(b, std::as_bytes(std::span(v)));
+    return b;
+  }
+  Lanes lanes(int rows, int position = 0) {
+    const auto one = [&](int32_t value) {
+      const Buffer b = device->allocate("i", Dtype::i32, 1, 1);
+      device->write(b, std::as_bytes(std::span(&value, 1)));
+      return b;
+    };
+    return {.lanes = 1, .rows = rows, .slot = one(0), .start = one(position)};
+  }
+};
+
+void set_rates(benchmark::State& state, double bytes, double flops) {
+  const auto n = static_cast<double>(state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(bytes * n / 1e9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(flops * n / 1e9, benchmark::Counter::kIsRate);
+}
+
+/// Sums 1 GB with every thread reading its own half in four streams.
+void read_bandwidth(benchmark::State& state) {
+  const auto threads = static_cast<int>(state.range(0));
+  constexpr int64_t kFloats = int64_t{256} << 20;
+  static const std::vector<float> data(static_cast<size_t>(kFloats), 1.0f);
+  Pool pool(threads);
+  std::vector<float> sums(static_cast<size_t>(threads) * 16);
+  for (auto _ : state)
+    pool.run(threads, [&](int task, int) {
+      const int64_t n = kFloats / threads / 4;
+      const float* from = data.data() + task * 4 * n;
+      typedef float Vector __attribute__((vector_size(64), aligned(4), may_alias));
+      Vector sum[4] = {};
+      for (int64_t i = 0; i + 16 <= n; i += 16)
+        for (int s = 0; s < 4; ++s) sum[s] += *reinterpret_cast<const Vector*>(from + s * n + i);
+      sum[0] += sum[1] + sum[2] + sum[3];
+      benchmark::DoNotOptimize(sums[static_cast<size_t>(task) * 16] = sum[0][0]);
+    });
+  set_rates(state, 4.0 * kFloats, kFloats);
+}
+BENCHMARK(read_bandwidth)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+/// Many different matrices in turn, 1 GB of weights in all, so that none is still in a cache.
+void linear(benchmark::State& state) {
+  const auto rows = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1)),
+             inputs = static_cast<int>(state.range(2));
+  Bench b(static_cast<int>(state.range(3)));
+  const double bytes = 4.0 * outputs * inputs;
+  const int count = static_cast<int>(1e9 / bytes);
+  const Buffer x = b.buffer(rows, inputs), out = b.buffer(rows, outputs);
+  const Weight norm = b.load(WeightRole::vector, {inputs});
+  const Lanes lanes = b.lanes(rows);
+  const Program program = b.device->record("linear", [&](Ops& ops) {
+    for (int i = 0; i < count; ++i)
+      ops.linear({.x = x,
+                  .norm = {Norm::rms, norm, {}, 1e-6f},
+                  .weight = b.load(WeightRole::matrix, {outputs, inputs}),
+                  .out = out,
+                  .lanes = lanes});
+  });
+  for (auto _ : state) b.device->run(program);
+  set_rates(state, bytes * count, 2.0 * rows * outputs * inputs * count);
+}
+void linear_shapes(benchmark::internal::Benchmark* bench) {
+  for (const int threads : {1, kThreads})
+    for (const int rows : {1, 32})
+      for (const auto& [outputs, inputs] : {std::pair{1024, 3072}, {2048, 1024}, {1024, 2048}, {3072, 1024}})
+        bench->Args({rows, outputs, inputs, threads});
+}
+BENCHMARK(linear)
+    ->Apply(linear_shapes)
+    ->ArgNames({"rows", "out", "in", "threads"})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+void gated_pair(benchmark::State& state) {
+  constexpr int kInputs = 1024, kOutputs = 3072, kCount = 40;
+  Bench b(static_cast<int>(state.range(0)));
+  const Buffer x = b.buffer(1, kInputs), out = b.buffer(1, kOutputs);
+  const Weight norm = b.load(WeightRole::vector, {kInputs});
+  const Lanes lanes = b.lanes(1);
+  const Program program = b.device->record("gated_pair", [&](Ops& ops) {
+    for (int i = 0; i < kCount; ++i)
+      ops.gated_pair({.x = x,
+                      .norm = {Norm::rms, norm, {}, 1e-6f},
+                      .gate = b.load(WeightRole::matrix, {kOutputs, kInputs}),
+                      .up = b.load(WeightRole::matrix, {kOutputs, kInputs}),
+                      .out = out,
+                      .lanes = lanes});
+  });
+  for (auto _ : state) b.device->run(program);
+  set_rates(state, 8.0 * kInputs * kOutputs * kCount, 4.0 * kInputs * kOutputs * kCount);
+}
+BENCHMARK(gated_pair)->Arg(1)->Arg(kThreads)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+/// One convolution of the codec over `rows` time steps, snake included.
+void conv(benchmark::State& state) {
+  const auto channels = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1)),
+             kernel = static_cast<int>(state.range(2)), dilation = static_cast<int>(state.range(3)),
+             rows = static_cast<int>(state.range(4));
+  Bench b(static_cast<int>(state.range(5)));
+  const Snake snake{b.load(WeightRole::vector, {channels}), b.load(WeightRole::vector, {channels})};
+  const Buffer x = b.buffer(rows, channels), out = b.buffer(rows, outputs);
+  const int history = (kernel - 1) * dilation;
+  const Buffer carried = history > 0 ? b.buffer(history, channels) : Buffer{};
+  const Weight w = b.load(WeightRole::convolution, {outputs, channels, kernel});
+  const Lanes lanes = b.lanes(rows);
+  const Program program = b.device->record("conv", [&](Ops& ops) {
+    ops.conv({.x = x,
+              .snake = snake,
+              .weight = w,
+              .kernel = kernel,
+              .dilation = dilation,
+              .state = carried,
+              .out = out,
+              .lanes = lanes});
+  });
+  for (auto _ : state) b.device->run(program);
+  set_rates(state, 4.0 * channels * outputs * kernel, 2.0 * rows * channels * outputs * kernel);
+}
+// Four frames a call.
+void conv_shapes(benchmark::internal::Benchmark* bench) {
+  for (const int threads : {1, kThreads})
+    for (const auto& [channels, rows] : {std::pair{768, 128}, {384, 640}, {192, 2560}, {96, 7680}}) {
+      bench->Args({channels, channels, 7, 9, rows, threads});
+      bench->Args({channels, channels, 1, 1, rows, threads});
+    }
+  bench->Args({96, 1, 7, 1, 7680, 1});
+  bench->Args({1024, 1536, 7, 1, 16, 1});
+}
+BENCHMARK(conv)
+    ->Apply(conv_shapes)
+    ->ArgNames({"in", "out", "kernel", "dilation", "rows", "threads"})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+void conv_transposed(benchmark::State& state) {
+  const auto channels = static_cast<int>(state.range(0)), stride = static_cast<int>(state.range(1)),
+             rows = static_cast<int>(state.range(2)), kernel = 2 * stride;
+  Bench b(static_cast<int>(state.range(3)));
+  const Snake snake{b.load(WeightRole::vector, {channels}), b.load(WeightRole::vector, {channels})};
+  const Buffer x = b.buffer(rows, channels), out = b.buffer(int64_t{rows} * stride, channels / 2);
+  const Weight w = b.load(WeightRole::transposed_convolution, {channels, channels / 2, kernel});
+  const Buffer carried = b.buffer(1, channels);
+  const Lanes lanes = b.lanes(rows);
+  const Program program = b.device->record("conv_transposed", [&](Ops& ops) {
+    ops.conv_transposed({.x = x,
+                         .snake = snake,
+                         .weight = w,
+                         .kernel = kernel,
+                         .stride = stride,
+                         .state = carried,
+                         .out = out,
+                         .lanes = lanes});
+  });
+  for (auto _ : state) b.device->run(program);
+  set_rates(state, 2.0 * channels * channels * kernel, 1.0 * rows * channels * channels * kernel);
+}
+BENCHMARK(conv_transposed)
+    ->Args({1536, 8, 16, 1})
+    ->Args({768, 5, 128, 1})
+    ->Args({384, 4, 640, 1})
+    ->Args({192, 3, 2560, 1})
+    ->ArgNames({"in", "stride", "rows", "threads"})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+/// The matrix product of the same convolution, [rows, in * kernel] x [in * kernel, out], by OpenBLAS on one
+/// thread.
+void sgemm(benchmark::State& state) {
+  openblas_set_num_threads(1);
+  const auto outputs = static_cast<int>(state.range(1)),
+             inputs = static_cast<int>(state.range(0) * state.range(2)),
+             rows = static_cast<int>(state.range(3));
+  const std::vector<float> a = values(int64_t{rows} * inputs, 1),
+                           w = values(int64_t{inputs} * outputs, 0.05f);
+  std::vector<float> c(static_cast<size_t>(rows) * static_cast<size_t>(outputs));
+  for (auto _ : state) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, outputs, inputs, 1, a.data(), inputs, w.data(),
+                inputs, 0, c.data(), outputs);
+    benchmark::ClobberMemory();
+  }
+  set_rates(state, 4.0 * inputs * outputs, 2.0 * rows * inputs * outputs);
+}
+void sgemm_shapes(benchmark::internal::Benchmark* bench) {
+  for (const auto& [channels, rows] : {std::pair{768, 128}, {384, 640}, {192, 2560}, {96, 7680}})
+    for (const int kernel : {7, 1}) bench->Args({channels, channels, kernel, rows});
+  bench->Args({1024, 1536, 7, 16});
+  bench->Args({1024, 3072, 1, 32});
+}
+BENCHMARK(sgemm)
+    ->Apply(sgemm_shapes)
+    ->ArgNames({"in", "out", "kernel", "rows"})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+/// One row at a position, 16 heads over 8 kv heads of 128; layers in turn so that the cache comes from
+/// memory.
+void attention(benchmark::State& state) {
+  constexpr int kHeads = 16, kKvHeads = 8, kDim = 128, kLayers = 28;
+  const auto position = static_cast<int>(state.range(0));
+  Bench b(static_cast<int>(state.range(1)));
+  const Buffer q = b.buffer(1, kHeads * kDim), out = b.buffer(1, kHeads * kDim);
+  const Lanes lanes = b.lanes(1, position);
+  const Program program = b.device->record("attention", [&](Ops& ops) {
+    for (int i = 0; i < kLayers; ++i) {
+      const KvCache cache{b.buffer(position + 1, kKvHeads * kDim), b.buffer(position + 1, kKvHeads * kDim),
+                          position + 1, false};
+      ops.attention({.q = q,
+                     .cache = cache,
+                     .heads = kHeads,
+                     .kv_heads = kKvHeads,
+                     .head_dim = kDim,
+                     .scale = 0.088f,
+                     .out = out,
+                     .lanes = lanes});
+    }
+  });
+  for (auto _ : state) b.device->run(program);
+  const double bytes = 8.0 * (position + 1) * kKvHeads * kDim * kLayers;
+  set_rates(state, bytes, bytes);
+}
+BENCHMARK(attention)
+    ->Args({15, 1})
+    ->Args({127, 1})
+    ->Args({1023, 1})
+    ->Args({1023, kThreads})
+    ->ArgNames({"position", "threads"})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace skald::backend
+
+BENCHMARK_MAIN();
