@@ -44,9 +44,9 @@ const CLI::Option* find_option(const CLI::App& app, const std::string& name) {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-bool takes_operand(const CLI::App& app) {
+bool takes_text(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional()) return true;
+    if (option->get_positional() && option->get_name() == "TEXT") return true;
   }
   return false;
 }
@@ -89,13 +89,14 @@ class Scanner {
     const std::string name = word.substr(0, word.find('='));
     std::string sentence = fmt::format("unknown option '{}'", word);
     // A word with blanks or a number is more likely text than a misspelt name.
-    const bool text_like =
-        word.find_first_of(" \t\n") != std::string::npos || (word.size() > 1 && word[1] <= '9');
+    const size_t first = word.find_first_not_of('-');
+    const bool text_like = word.find_first_of(" \t\n") != std::string::npos || first == std::string::npos ||
+                           (word[first] >= '0' && word[first] <= '9');
     const std::string close = text_like ? "" : nearest(name, long_names(*out_.command));
     if (!close.empty()) sentence += fmt::format("; did you mean '{}'?", close);
-    if (takes_operand(*out_.command)) {
-      sentence += fmt::format("{} text that begins with a dash goes after '--': skald {} ... -- '{}'",
-                              close.empty() ? ";" : "", out_.command->get_name(), word);
+    if (takes_text(*out_.command) && (close.empty() || word[1] != '-')) {
+      sentence += fmt::format("; text that begins with a dash goes after '--': skald {} ... -- '{}'",
+                              out_.command->get_name(), word);
     }
     throw UsageError(sentence);
   }
@@ -163,7 +164,7 @@ std::optional<std::string> text_operand(const Arguments& arguments, const std::s
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  size_t best_distance = std::max<size_t>(2, word.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
     const size_t d = distance(word, candidate);
     if (d < best_distance) best = candidate, best_distance = d;

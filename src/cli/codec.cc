@@ -1,8 +1,6 @@
 // skald codec decode: recorded codes to samples.
 #include <unistd.h>
 
-#include <map>
-
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include "cli/audio_writer.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
+#include "cli/option_types.h"
 #include "cli/request_options.h"
 
 namespace skald::cli {
@@ -21,15 +20,9 @@ class CodecDecode : public Command {
   explicit CodecDecode(CLI::App& codec) : app_(codec.add_subcommand("decode", "Turn codes into audio")) {
     app_->add_option("CODES", codes_, "Codes as .npy, [frames, 16] of any integer type");
     add_engine_options(*app_, o_);
-    const std::map<std::string, DecodeMode> modes{
-        {"stream", DecodeMode::stream}, {"whole", DecodeMode::whole}, {"official", DecodeMode::official}};
-    app_->add_option("--decode", mode_, "official = chunks of 300 frames with 25 of context (default stream)")
-        ->transform(CLI::Transformer(modes))
-        ->group("Output")
-        ->type_name("stream|whole|official");
-    app_->add_option("--output,-o", out_, "WAV file to write; - is standard output")
-        ->group("Output")
-        ->type_name("FILE");
+    add_choice(*app_, "--decode", mode_, DecodeMode::stream, {"stream", "whole", "official"},
+               "official = chunks of 300 frames with 25 of context (default stream)", "Output");
+    add_text(*app_, "--output,-o", "FILE", out_, "WAV file to write; - is standard output", "Output");
     app_->add_flag("--raw", raw_, "No WAV header: s16le (f32le with --float)")->group("Output");
     app_->add_flag("--float", floats_, "32-bit float samples instead of 16-bit PCM")->group("Output");
     app_->add_flag("--json", json_, "Result object on standard output (standard error with -o -)")

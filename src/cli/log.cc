@@ -93,7 +93,7 @@ void Log::post(std::string line) {
 void Log::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return closing_ || have_status_ || !lines_.empty(); });
+    wake_.wait(lock, [this] { return closing_ || have_status_ || dropped_ > 0 || !lines_.empty(); });
     std::string out;
     const bool clear = std::exchange(status_shown_, false);
     if (!lines_.empty()) {

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/dump.h"
 #include "cli/exit_status.h"
+#include "cli/option_types.h"
 #include "cli/request_options.h"
 #include "cli/text_input.h"
 #include "engine/long_text.h"
@@ -45,9 +46,7 @@ Text that begins with a dash goes after '--'.)";
 void add_output_options(CLI::App& app, SayOptions& o) {
   constexpr const char* kOutput = "Output";
   constexpr const char* kRepeat = "Comparing runs";
-  app.add_option("--output,-o", o.out, "WAV file to write; - is standard output")
-      ->group(kOutput)
-      ->type_name("FILE");
+  add_text(app, "--output,-o", "FILE", o.out, "WAV file to write; - is standard output", kOutput);
   app.add_flag("--raw", o.raw, "No WAV header: s16le (f32le with --float); without -o to standard output")
       ->group(kOutput);
   app.add_flag("--float", o.floats, "32-bit float samples instead of 16-bit PCM")->group(kOutput);
@@ -57,38 +56,28 @@ void add_output_options(CLI::App& app, SayOptions& o) {
   app.add_flag("--keep-runaway", o.keep_runaway,
                "Write the file although the run was a runaway (still status 5)")
       ->group(kOutput);
-  const std::map<std::string, DecodeMode> decode{
-      {"stream", DecodeMode::stream}, {"whole", DecodeMode::whole}, {"official", DecodeMode::official}};
-  app.add_option("--decode", o.request.decode,
-                 "Codes to samples; official = chunks of 300 frames (default stream)")
-      ->transform(CLI::Transformer(decode))
-      ->group(kOutput)
-      ->type_name("stream|whole|official");
+  add_choice(app, "--decode", o.request.decode, DecodeMode::stream, {"stream", "whole", "official"},
+             "Codes to samples; official = chunks of 300 frames (default stream)", kOutput);
   app.add_flag("--list-voices", o.list_voices, "Print the model's voices and end")->group(kOutput);
   app.add_flag("--list-languages", o.list_languages, "Print the model's languages and end")->group(kOutput);
 
-  app.add_option("--dump", o.dump, "Write every number of every request as .npy files into DIR")
-      ->group(kRepeat)
-      ->type_name("DIR");
-  app.add_option("--replay", o.replay, "Feed these codes [frames, 16] and compute every logit")
-      ->group(kRepeat)
-      ->type_name("FILE.npy");
-  app.add_option("--noise", o.noise, "Recorded random numbers: noise.npy and predictor_noise.npy in DIR")
-      ->group(kRepeat)
-      ->type_name("DIR");
+  add_text(app, "--dump", "DIR", o.dump, "Write every number of every request as .npy files into DIR",
+           kRepeat);
+  add_text(app, "--replay", "FILE.npy", o.replay, "Feed these codes [frames, 16] and compute every logit",
+           kRepeat);
+  add_text(app, "--noise", "DIR", o.noise,
+           "Recorded random numbers: noise.npy and predictor_noise.npy in DIR", kRepeat);
 }
 
 void add_piece_options(CLI::App& app, SayOptions& o) {
   constexpr const char* kText = "Text";
   app.add_flag("--no-split", o.no_split, "Never cut the text into pieces: one request")->group(kText);
-  app.add_option("--max-piece", o.max_piece, "Code points of a piece (default 400; 200 with a Base model)")
-      ->check(CLI::Range(1, 1000000))
-      ->group(kText)
-      ->type_name("N");
-  app.add_option("--pause-ms", o.pause_ms, "Silence between pieces where a sentence ends (default 120)")
-      ->check(CLI::Range(0, 10000))
-      ->group(kText)
-      ->type_name("N");
+  add_whole_number(
+      app, "--max-piece", 1, 1000000, [&o](int32_t v) { o.max_piece = v; },
+      "Code points of a piece (default 400; 200 with a Base model)", kText);
+  add_whole_number(
+      app, "--pause-ms", 0, 10000, [&o](int32_t v) { o.pause_ms = v; },
+      "Silence between pieces where a sentence ends (default 120)", kText);
 }
 
 /// Prints names from the configuration alone, without loading the weights.

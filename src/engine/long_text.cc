@@ -365,6 +365,7 @@ void LongText::end_piece() {
   current_.result = running_->result();
   const std::vector<int32_t> codes = observer_ ? running_->codes() : std::vector<int32_t>();
   merge(current_);
+  feed_->pending.insert(0, running_->unpushed);  // the speech ended before it took all of its text
   set_running(nullptr);
   if (observer_) observer_->end(current_, codes);
 }
