@@ -72,7 +72,15 @@ log=$build/quickstart.log
 if [ ! -x "$build/bin/skald" ]; then say "Building a release of skald (some minutes, once) ..."; fi
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSKALD_TESTS=OFF >"$log" 2>&1 </dev/null ||
   { tail -n 20 "$log" >&2; fail "the build could not be configured; the whole log is $log"; }
-cmake --build "$build" --target bin/skald >>"$log" 2>&1 </dev/null ||
+# On a terminal, a line that counts the steps.
+show_steps() {
+  if [ ! -t 3 ]; then cat >/dev/null && return; fi
+  while IFS= read -r line; do
+    case $line in "["*/*"]"*) printf '\r  %s]   ' "${line%%]*}" >&3 ;; esac
+  done
+  printf '\r\033[K' >&3
+}
+cmake --build "$build" --target bin/skald 2>&1 </dev/null | tee -a "$log" | show_steps ||
   { tail -n 40 "$log" >&2; fail "the build failed; the whole log is $log"; }
 
 # ---- speak --------------------------------------------------------------------------------------------------------

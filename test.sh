@@ -75,7 +75,7 @@ build() {
 
 run_ctest() {
   ctest --test-dir "build/$1" -j "$jobs" --output-on-failure --no-tests=error "${@:2}" | tee "build/$1/ctest.txt"
-  note "$(sed -n 's/^.*% tests passed, .* out of \([0-9]*\)$/\1 tests/p' "build/$1/ctest.txt")"
+  note "$(sed -n 's/^.*% tests passed, .* out of \([0-9]*\)$/\1 test programs/p' "build/$1/ctest.txt")"
 }
 
 step_release() {
@@ -89,20 +89,20 @@ step_asan() {
   run_ctest asan -LE full
 }
 
-# Every program of the fuzz build but `skald` itself is a fuzz target.
+# Every program of the fuzz build but `skald` itself is a fuzz target; its seeds are those of tools/fuzz_seeds.
 step_fuzz() {
-  local seconds=8 names name seeds
+  local seconds=8 names name
   [ $full = yes ] && seconds=180
   cmake --preset fuzz
   names=$(ninja -C build/fuzz -t targets all | sed -n 's/^bin\/\([^/]*\): .*EXECUTABLE_LINKER.*$/\1/p' | grep -vx skald)
   [ -n "$names" ] || { echo "the fuzz build has no target" && return 1; }
   printf 'bin/%s\n' $names | xargs ninja -C build/fuzz
+  tools/fuzz_seeds build/fuzz/seeds
   for name in $names; do
-    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/found"
-    seeds=$(find tests/fuzz -type d -path "*/corpus/${name%_fuzz}*")
+    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/seeds/$name" build/fuzz/found
     echo "== $name, $seconds s"
     "build/fuzz/bin/$name" -max_total_time=$seconds -seed=1 -timeout=20 -rss_limit_mb=3072 -print_final_stats=1 \
-      -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" $seeds
+      -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" "build/fuzz/seeds/$name"
   done
   note "$(echo "$names" | wc -w) targets, $seconds s each"
 }
@@ -121,7 +121,7 @@ step_python() {
 step_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
   build tsan
-  run_ctest tsan -R '^(base|engine|capi)' -LE full
+  run_ctest tsan -R '^(base_|engine_|capi_test)' -LE full
 }
 
 step_tidy() {

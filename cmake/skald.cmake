@@ -14,6 +14,10 @@ if(SKALD_SANITIZE)
                                                -fno-sanitize-recover=all)
   target_link_options(skald_flags INTERFACE -fsanitize=${SKALD_SANITIZE})
 endif()
+if(SKALD_FUZZ)
+  # Coverage of the code under test, not of the targets alone.
+  target_compile_options(skald_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # skald_library(name SOURCES a.cc b.cc LINK target ...): one static library per folder of src/.
 function(skald_library name)
