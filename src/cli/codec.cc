@@ -18,7 +18,7 @@ namespace {
 class CodecDecode : public Command {
  public:
   explicit CodecDecode(CLI::App& codec) : app_(codec.add_subcommand("decode", "Turn codes into audio")) {
-    app_->add_option("CODES", codes_, "Codes as .npy, [frames, 16] of any integer type");
+    app_->add_option("CODES", codes_, "Codes as .npy, [frames, 16] of any integer type")->type_name("");
     add_engine_options(*app_, o_);
     add_choice(*app_, "--decode", mode_, DecodeMode::stream, {"stream", "whole", "official"},
                "official = chunks of 300 frames with 25 of context (default stream)", "Output");

@@ -40,7 +40,11 @@ class Program {
     try {
       app_.parse(reversed);
     } catch (const CLI::CallForHelp&) {
-      print(arguments.command->help());
+      std::string parents;
+      for (const CLI::App* app = arguments.command->get_parent(); app != nullptr; app = app->get_parent()) {
+        parents = app->get_name() + (parents.empty() ? "" : " ") + parents;
+      }
+      print(arguments.command->help(parents));
       return kOk;
     } catch (const CLI::ParseError& error) {
       throw UsageError(

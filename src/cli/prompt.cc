@@ -9,7 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_status.h"
-#include "cli/request_options.h"
+#include "cli/say_options.h"
 #include "cli/text_input.h"
 #include "text/inspect.h"
 
@@ -49,18 +49,18 @@ class PromptCommand : public Command {
  public:
   explicit PromptCommand(CLI::App& program)
       : app_(program.add_subcommand("prompt", "Show the prompt rows of a text")) {
-    app_->add_option("TEXT", text_, "The text; without it (or with -) it is read from standard input");
-    add_engine_options(*app_, o_);
-    add_request_options(*app_, o_);
-    app_->add_flag("--json", json_, "An object with ids, rows, trailing, language, warnings")
-        ->group("Output");
+    add_say_options(*app_, o_);
+    app_->footer(
+        "The options are those of `say`; what concerns sampling, limits and output has no effect here.\n"
+        "With --json: an object with ids, rows, trailing, language, warnings.");
   }
   const CLI::App* app() const override { return app_; }
 
   int run(Session& session, const Arguments& arguments) override {
     complete(o_);
     const std::optional<std::string> operand = text_operand(arguments, o_.file);
-    session.json = json_;
+    session.json = o_.json;
+    session.log.set_quiet(o_.quiet);
     SpeechRequest& request = o_.request;
     request.text = operand ? text::decode_text(*operand)
                    : o_.file.empty() || o_.file == "-"
@@ -70,15 +70,13 @@ class PromptCommand : public Command {
     load_reference(o_);
     const PromptInfo prompt = Engine::open(o_.model, o_.engine)->prompt(request);
     for (const std::string& warning : prompt.warnings) session.log.warning(warning);
-    json_ ? print_json(session, to_json(prompt)) : print(to_table(prompt));
+    o_.json ? print_json(session, to_json(prompt)) : print(to_table(prompt));
     return kOk;
   }
 
  private:
   CLI::App* app_;
-  RequestOptions o_;
-  std::string text_;
-  bool json_ = false;
+  SayOptions o_;
 };
 
 }  // namespace

@@ -16,8 +16,8 @@
 #include "cli/command.h"
 #include "cli/dump.h"
 #include "cli/exit_status.h"
-#include "cli/option_types.h"
 #include "cli/request_options.h"
+#include "cli/say_options.h"
 #include "cli/text_input.h"
 #include "engine/long_text.h"
 #include "model/config.h"
@@ -29,56 +29,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct SayOptions : RequestOptions {
-  std::string out, dump, replay, noise, text;
-  bool raw = false, floats = false, json = false, quiet = false, no_split = false, keep_runaway = false;
-  bool list_voices = false, list_languages = false;
-  int32_t pause_ms = 120, max_piece = 0;
-
-  bool to_stdout() const { return out == "-"; }
-};
-
 constexpr const char* kFooter = R"(Playing while it is computed:
   skald say ... -o - 'Some text' | ffplay -autoexit -nodisp -
   skald say ... --raw 'Some text' | aplay -f S16_LE -r 24000 -c 1
 Text that begins with a dash goes after '--'.)";
-
-void add_output_options(CLI::App& app, SayOptions& o) {
-  constexpr const char* kOutput = "Output";
-  constexpr const char* kRepeat = "Comparing runs";
-  add_text(app, "--output,-o", "FILE", o.out, "WAV file to write; - is standard output", kOutput);
-  app.add_flag("--raw", o.raw, "No WAV header: s16le (f32le with --float); without -o to standard output")
-      ->group(kOutput);
-  app.add_flag("--float", o.floats, "32-bit float samples instead of 16-bit PCM")->group(kOutput);
-  app.add_flag("--json", o.json, "Result object on standard output (standard error with -o -)")
-      ->group(kOutput);
-  app.add_flag("--quiet,-q", o.quiet, "No progress, notes and warnings; errors only")->group(kOutput);
-  app.add_flag("--keep-runaway", o.keep_runaway,
-               "Write the file although the run was a runaway (still status 5)")
-      ->group(kOutput);
-  add_choice(app, "--decode", o.request.decode, DecodeMode::stream, {"stream", "whole", "official"},
-             "Codes to samples; official = chunks of 300 frames (default stream)", kOutput);
-  app.add_flag("--list-voices", o.list_voices, "Print the model's voices and end")->group(kOutput);
-  app.add_flag("--list-languages", o.list_languages, "Print the model's languages and end")->group(kOutput);
-
-  add_text(app, "--dump", "DIR", o.dump, "Write every number of every request as .npy files into DIR",
-           kRepeat);
-  add_text(app, "--replay", "FILE.npy", o.replay, "Feed these codes [frames, 16] and compute every logit",
-           kRepeat);
-  add_text(app, "--noise", "DIR", o.noise,
-           "Recorded random numbers: noise.npy and predictor_noise.npy in DIR", kRepeat);
-}
-
-void add_piece_options(CLI::App& app, SayOptions& o) {
-  constexpr const char* kText = "Text";
-  app.add_flag("--no-split", o.no_split, "Never cut the text into pieces: one request")->group(kText);
-  add_whole_number(
-      app, "--max-piece", 1, 1000000, [&o](int32_t v) { o.max_piece = v; },
-      "Code points of a piece (default 400; 200 with a Base model)", kText);
-  add_whole_number(
-      app, "--pause-ms", 0, 10000, [&o](int32_t v) { o.pause_ms = v; },
-      "Silence between pieces where a sentence ends (default 120)", kText);
-}
 
 /// Prints names from the configuration alone, without loading the weights.
 int list_names(const SayOptions& o, Session& session) {
@@ -305,13 +259,7 @@ class SayRun {
 class Say : public Command {
  public:
   explicit Say(CLI::App& program) : app_(program.add_subcommand("say", "Speak a text")) {
-    app_->add_option("TEXT", o_.text,
-                     "What to say; without it (or with -) the text is read from standard input");
-    add_engine_options(*app_, o_);
-    add_request_options(*app_, o_);
-    add_piece_options(*app_, o_);
-    add_sampling_options(*app_, o_);
-    add_output_options(*app_, o_);
+    add_say_options(*app_, o_);
     app_->footer(kFooter);
   }
   const CLI::App* app() const override { return app_; }

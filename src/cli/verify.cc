@@ -46,7 +46,7 @@ std::string to_text(const std::string& dir, const model::VerifyReport& report) {
 class Verify : public Command {
  public:
   explicit Verify(CLI::App& program) : app_(program.add_subcommand("verify", "Check a model folder")) {
-    app_->add_option("DIR", dir_, "Snapshot folder; else $SKALD_MODEL");
+    app_->add_option("DIR", dir_, "Snapshot folder; else $SKALD_MODEL")->type_name("");
     app_->add_flag("--json", json_, "The report as an object")->group("Output");
   }
   const CLI::App* app() const override { return app_; }
