@@ -114,6 +114,20 @@ BENCHMARK(linear)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
+/// Packing of one matrix as it comes from a checkpoint.
+void load(benchmark::State& state) {
+  constexpr int kOutputs = 3072, kInputs = 1024;
+  const std::vector<uint16_t> source(kOutputs * kInputs, 0x3F80);
+  Bench b(static_cast<int>(state.range(0)));
+  for (auto _ : state)
+    b.device->load(WeightRole::matrix, {.name = "w",
+                                        .dtype = Dtype::bf16,
+                                        .shape = {kOutputs, kInputs},
+                                        .data = std::as_bytes(std::span(source))});
+  set_rates(state, 4.0 * kOutputs * kInputs, 0);
+}
+BENCHMARK(load)->Arg(1)->Arg(kThreads)->Iterations(20)->UseRealTime()->Unit(benchmark::kMicrosecond);
+
 void gated_pair(benchmark::State& state) {
   constexpr int kInputs = 1024, kOutputs = 3072, kCount = 40;
   Bench b(static_cast<int>(state.range(0)));

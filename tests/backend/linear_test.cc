@@ -127,7 +127,8 @@ TEST_P(PerTarget, GatedPair) {
   Rig rig(GetParam());
   for (const int rows : {1, 9})
     for (const LaneCase& c : lane_cases(rows))
-      for (const auto& [inputs, outputs] : {std::pair{5, 19}, {70, 144}}) {
+      for (const auto& size : {std::pair{5, 19}, {70, 144}}) {
+        const int inputs = size.first, outputs = size.second;
         const Tensor gate = rig.load(WeightRole::matrix, {outputs, inputs}, 0.3f),
                      up = rig.load(WeightRole::matrix, {outputs, inputs}, 0.3f);
         const Tensor weight = rig.load(WeightRole::vector, {inputs});

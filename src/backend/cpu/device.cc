@@ -17,13 +17,18 @@ CpuDevice::CpuDevice(const Kernels& kernels, int threads)
     : kernels_(kernels), pool_(threads), name_(fmt::format("cpu {} x{}", target_name(kernels), threads)) {}
 
 Weight CpuDevice::load(WeightRole role, const TensorSource& source) {
-  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source)));
+  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, pool_)));
   weight_bytes_ += weights_.back()->bytes();
   return {static_cast<int32_t>(weights_.size() - 1)};
 }
 
 Buffer CpuDevice::allocate(std::string_view label, Dtype dtype, int64_t rows, int32_t width) {
-  if (rows > INT32_MAX) (void)checked_bytes(label, INT64_MAX, INT64_MAX, 1);
+  if (rows > INT32_MAX)
+    throw Error(
+        ErrorCode::out_of_memory,
+        fmt::format(
+            "buffer '{}' of {} rows is more than a view can address; lower the number of slots or frames",
+            label, rows));
   const size_t bytes = checked_bytes(label, rows, width, dtype_size(dtype));
   allocations_.push_back({std::string(label), Mapping(label, bytes)});
   buffer_bytes_ += bytes;

@@ -84,26 +84,42 @@ std::vector<int64_t> check_source(WeightRole role, const TensorSource& source) {
   return shape;
 }
 
-PackedMatrix pack(const TensorSource& source, int outputs, int inputs, int taps, int groups,
-                  bool inputs_first) {
-  PackedMatrix m;
-  m.outputs = outputs, m.inputs = inputs, m.taps = taps, m.groups = groups;
-  m.data =
-      Mapping(source.name, checked_bytes(source.name, groups * m.group_stride(), 1, sizeof(float)), true);
-  float* to = m.data.as<float>();
-  // Source order is [output][input][kernel] or, transposed, [input][output][kernel]; kernel is tap or group.
-  const int kernel = taps * groups, inner = inputs_first ? outputs : inputs;
-  const int64_t run = int64_t{inner} * kernel;
-  const int64_t kernel_stride = groups > 1 ? m.group_stride() : int64_t{inputs} * kPanel;
-  for (int64_t outer = 0; outer < (inputs_first ? inputs : outputs); ++outer) {
-    const std::byte* from = source.data.data() + outer * run * static_cast<int64_t>(dtype_size(source.dtype));
-    int64_t index = 0, j = 0;
-    each_element(source.dtype, from, run, [&](int64_t, float value) {
-      const int64_t output = inputs_first ? index : outer, input = inputs_first ? outer : index;
-      to[(output / kPanel) * m.panel_stride() + j * kernel_stride + input * kPanel + output % kPanel] = value;
-      if (++j == kernel) j = 0, ++index;
-    });
+/// Where the elements of a source tensor are: [outputs][inputs][kernel], or [inputs][outputs][kernel] if
+/// transposed. The kernel index is the tap, or the group where there is more than one.
+struct PackShape {
+  int outputs = 0, inputs = 0, taps = 1, groups = 1;
+  bool transposed = false;
+};
+
+/// Fills one panel of every group: the outputs [16 * panel, 16 * panel + 16).
+void pack_panel(const TensorSource& source, const PackShape& s, const PackedMatrix& m, int panel,
+                std::vector<float>& run) {
+  const int kernel = s.taps * s.groups;
+  const int64_t kernel_stride = s.groups > 1 ? m.group_stride() : int64_t{s.inputs} * kPanel;
+  const auto element = static_cast<int64_t>(dtype_size(source.dtype));
+  float* const to = m.data.as<float>() + panel * m.panel_stride();
+  const int first = panel * kPanel, columns = std::min(kPanel, s.outputs - first);
+  // A run is what lies together in the source: all inputs of one output, or these outputs of one input.
+  const int64_t length = int64_t{s.transposed ? columns : s.inputs} * kernel;
+  run.resize(static_cast<size_t>(length));
+  for (int64_t outer = 0; outer < (s.transposed ? s.inputs : columns); ++outer) {
+    const int64_t start = s.transposed ? (outer * s.outputs + first) * kernel : (first + outer) * length;
+    to_float(source.dtype, source.data.data() + start * element, length, run.data());
+    const int64_t inner_stride = s.transposed ? 1 : kPanel, outer_stride = s.transposed ? kPanel : 1;
+    for (int64_t i = 0, inner = 0; i < length; ++inner)
+      for (int64_t j = 0; j < kernel; ++j, ++i)
+        to[j * kernel_stride + inner * inner_stride + outer * outer_stride] = run[static_cast<size_t>(i)];
   }
+}
+
+PackedMatrix pack(const TensorSource& source, const PackShape& s, Pool& pool) {
+  PackedMatrix m;
+  m.outputs = s.outputs, m.inputs = s.inputs, m.taps = s.taps, m.groups = s.groups;
+  m.data = Mapping(source.name, checked_bytes(source.name, s.groups, m.group_stride(), sizeof(float)), true);
+  std::vector<std::vector<float>> runs(static_cast<size_t>(pool.threads()));
+  pool.run(m.panels(), [&](int panel, int thread) {
+    pack_panel(source, s, m, panel, runs[static_cast<size_t>(thread)]);
+  });
   return m;
 }
 
@@ -113,15 +129,20 @@ void to_float(Dtype type, const std::byte* from, int64_t count, float* to) {
   each_element(type, from, count, [to](int64_t i, float value) { to[i] = value; });
 }
 
-LoadedWeight load_weight(WeightRole role, const TensorSource& source) {
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, Pool& pool) {
   const std::vector<int64_t> shape = check_source(role, source);
   const auto dim = [&](size_t i) { return static_cast<int>(shape[i]); };
   LoadedWeight w;
   w.role = role, w.name = source.name;
   switch (role) {
-    case WeightRole::matrix: w.packed = pack(source, dim(0), dim(1), 1, 1, false); break;
-    case WeightRole::convolution: w.packed = pack(source, dim(0), dim(1), dim(2), 1, false); break;
-    case WeightRole::transposed_convolution: w.packed = pack(source, dim(1), dim(0), 1, dim(2), true); break;
+    case WeightRole::matrix: w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, pool); break;
+    case WeightRole::convolution:
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, pool);
+      break;
+    case WeightRole::transposed_convolution:
+      w.packed =
+          pack(source, {.outputs = dim(1), .inputs = dim(0), .groups = dim(2), .transposed = true}, pool);
+      break;
     case WeightRole::table:
       w.table = source.data, w.table_type = source.dtype;
       w.rows = shape[0], w.width = shape[1];

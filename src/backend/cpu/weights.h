@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/ops.h"
+#include "base/pool.h"
 
 namespace skald::backend::cpu {
 
@@ -45,9 +46,9 @@ struct LoadedWeight {
   size_t bytes() const { return packed.data.size() + values.size() * sizeof(float); }
 };
 
-/// Packs a tensor for its role. Throws Error(model_invalid) naming the tensor when rank, type or size do not
+/// Packs a tensor for its role, with all threads. Throws Error(model_invalid) naming the tensor when rank, type or size do not
 /// fit.
-LoadedWeight load_weight(WeightRole role, const TensorSource& source);
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, Pool& pool);
 
 /// out[i] (+)= row `index` of a table.
 void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out);
