@@ -11,6 +11,7 @@
 #include <random>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/memory.h"
 #include "base/pool.h"
 
 extern "C" void openblas_set_num_threads(int);
@@ -59,17 +60,18 @@ void set_rates(benchmark::State& state, double bytes, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * n / 1e9, benchmark::Counter::kIsRate);
 }
 
-/// Sums 1 GB with every thread reading its own half in four streams.
+/// Sums 1 GB in large pages, every thread its own part in four streams.
 void read_bandwidth(benchmark::State& state) {
   const auto threads = static_cast<int>(state.range(0));
   constexpr int64_t kFloats = int64_t{256} << 20;
-  static const std::vector<float> data(static_cast<size_t>(kFloats), 1.0f);
+  static const cpu::Mapping memory("yardstick", kFloats * sizeof(float), true);
+  std::fill_n(memory.as<float>(), kFloats, 1.0f);
   Pool pool(threads);
   std::vector<float> sums(static_cast<size_t>(threads) * 16);
   for (auto _ : state)
     pool.run(threads, [&](int task, int) {
       const int64_t n = kFloats / threads / 4;
-      const float* from = data.data() + task * 4 * n;
+      const float* from = memory.as<float>() + task * 4 * n;
       typedef float Vector __attribute__((vector_size(64), aligned(4), may_alias));
       Vector sum[4] = {};
       for (int64_t i = 0; i + 16 <= n; i += 16)

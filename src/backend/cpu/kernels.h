@@ -82,7 +82,7 @@ struct Kernels {
   /// Optional RMS norm, then the half-split rotation, of one head. `out` may be `x`.
   void (*rotate)(const float* x, const HeadShape& shape, float* out);
   void (*attend)(const AttendArgs& args);
-  /// out = x + inverse_beta * sin^2(alpha * x).
+  /// out = x + inverse_beta * sin^2(alpha * x); `out` is not `x`.
   void (*snake)(const float* x, const float* alpha, const float* inverse_beta, int n, float* out);
   /// out[c] = bias[c] + sum over taps of weight[tap][c] * rows[tap][c]; bias may be null.
   void (*depthwise)(const float* const* rows, const float* weight, const float* bias, int taps, int channels,

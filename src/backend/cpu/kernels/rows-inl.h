@@ -67,12 +67,25 @@ void rotate(const float* x, const HeadShape& shape, float* out) {
 }
 
 void snake(const float* x, const float* alpha, const float* inverse_beta, int n, float* out) {
+  V largest = hn::Zero(kD);
   for_strips(n, [&](int i, int length) HWY_ATTR {
     map_strip(
         length, out + i,
-        [](V a, V al, V ib, V) HWY_ATTR { return hn::Add(a, hn::Mul(ib, sin_squared(hn::Mul(a, al)))); },
+        [&](V a, V al, V ib, V) HWY_ATTR {
+          const V angle = hn::Mul(a, al);
+          largest = hn::Max(largest, hn::Abs(angle));
+          return hn::Add(a, hn::Mul(ib, sin_squared(angle)));
+        },
         x + i, alpha + i, inverse_beta + i);
   });
+  if (HWY_LIKELY(hn::AllTrue(kD, hn::Le(largest, hn::Set(kD, kSinRange))))) return;
+  // Angles beyond the vector code's range are rare enough for the C library.
+  for (int i = 0; i < n; ++i) {
+    const float angle = x[i] * alpha[i];
+    if (!(std::abs(angle) > kSinRange)) continue;
+    const auto s = static_cast<float>(std::sin(static_cast<double>(angle)));
+    out[i] = x[i] + inverse_beta[i] * (s * s);
+  }
 }
 
 void depthwise(const float* const* rows, const float* weight, const float* bias, int taps, int channels,

@@ -189,20 +189,12 @@ HWY_INLINE V gelu_erf(V x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-/// Largest |x| that the vector reduction of sin_squared serves; beyond it each element goes to the C library.
+/// Largest |x| that sin_squared() serves.
 constexpr float kSinRange = kFused ? 1e6f : 25000.0f;
 
-/// sin(x)^2 for any finite x. The sign of the sine does not matter, so the period is pi.
+/// sin(x)^2 for |x| up to kSinRange; NaN and infinity give NaN. The sign of the sine does not matter: the
+/// period is pi.
 HWY_INLINE V sin_squared(V x) {
-  if (HWY_UNLIKELY(!hn::AllTrue(kD, hn::Le(hn::Abs(x), hn::Set(kD, kSinRange))))) {
-    alignas(64) float lanes[kLanes];
-    hn::Store(x, kD, lanes);
-    for (float& lane : lanes) {
-      const float s = static_cast<float>(std::sin(static_cast<double>(lane)));
-      lane = s * s;
-    }
-    return hn::Load(kD, lanes);
-  }
   const V n = hn::Round(hn::Mul(x, hn::Set(kD, 0.318309886f)));
   V r;
   if constexpr (kFused) {  // pi in three parts; the first subtraction is exact
