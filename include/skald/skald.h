@@ -89,6 +89,7 @@ struct SpeechResult {
   std::vector<std::string> warnings;
   bool instruct_ignored = false;
   int32_t prompt_rows = 0, text_tokens = 0;
+  int32_t reused_rows = 0;  ///< prompt rows taken over from an earlier request of the same voice
   /// The caller's frame limit, else frames after which the run counts as a runaway: max(240, 12 per code
   /// point), at most what the cache leaves. The factor was measured on English only; for other languages it
   /// is a guess.
@@ -154,6 +155,7 @@ struct EngineOptions {
   int32_t slots = 1;              ///< requests in work at once
   int32_t cache_capacity = 4096;  ///< talker positions per slot: prompt rows + frames
   int32_t codec_chunk = 16;       ///< most frames per codec call
+  int32_t kept_voices = 4;        ///< prompt prefixes kept for the next request of a voice; 0 = none
 };
 
 /// What a loaded model offers.

@@ -21,11 +21,13 @@ void check_options(const EngineOptions& o) {
   check_range("threads", o.threads, 0, 1024);
   check_range("slots", o.slots, 1, 1024);
   check_range("codec_chunk", o.codec_chunk, 1, 4096);
+  check_range("kept_voices", o.kept_voices, 0, 1024);
 }
 
 model::ModelOptions model_options(const EngineOptions& o) {
   model::ModelOptions m;
   m.slots = o.slots, m.cache_capacity = o.cache_capacity, m.codec_chunk = o.codec_chunk;
+  m.prefix_entries = o.kept_voices;
   return m;
 }
 

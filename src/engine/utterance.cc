@@ -65,7 +65,7 @@ void Utterance::start() {
   const auto from = Clock::now();
   model::Model& model = *core_->model;
   model.begin(lease_.slot(), prepared_.settings);
-  model.prefill(lease_.slot(), *prompt_, x_vector_);
+  result_.reused_rows = model.prefill(lease_.slot(), *prompt_, x_vector_);
   if (!trailing.empty()) model.append_text(lease_.slot(), trailing);
   trailing_ = static_cast<int64_t>(trailing.size());
   running_ = true;

@@ -1,9 +1,12 @@
 // A loaded model on one backend.
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "model/checkpoint.h"
 #include "model/codec_decoder.h"
 #include "model/talker.h"
+#include "model/talker_limits.h"
 #include "skald/error.h"
 
 namespace skald::model {
@@ -46,8 +49,8 @@ class LoadedModel final : public Model {
   const ModelConfig& config() const override { return config_; }
 
   void begin(int32_t slot, const backend::SlotSettings& settings) override { talker_->begin(slot, settings); }
-  void prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) override {
-    talker_->prefill(slot, prompt, x_vector);
+  int32_t prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) override {
+    return talker_->prefill(slot, prompt, x_vector);
   }
   void append_text(int32_t slot, std::span<const int32_t> ids) override { talker_->append_text(slot, ids); }
   void frame_codes(std::span<const int32_t> slots) override { talker_->frame_codes(slots); }
@@ -113,7 +116,8 @@ MemoryEstimate estimate_memory(const ModelConfig& config, const ModelOptions& op
   const CodecDecoderConfig& c = config.codec.decoder;
   MemoryEstimate m;
   m.weights = packed_bytes(expected_tensors(config)) + packed_bytes(expected_codec_tensors(config.codec));
-  const uint64_t positions = uint64_t(options.slots) * options.cache_capacity;
+  const uint64_t positions = uint64_t(options.slots) * options.cache_capacity +
+                             uint64_t(options.prefix_entries) * std::min(kPrefixRows, options.cache_capacity);
   m.cache = positions * sizeof(float) * (uint64_t(t.layers) * 2 * t.kv_heads * t.head_dim + t.hidden_size);
   // Three scratch areas of the codec dominate: rows * channels of its widest stage.
   const uint64_t widest =

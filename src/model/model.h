@@ -20,6 +20,7 @@ struct ModelOptions {
   int32_t slots = 1;
   int32_t cache_capacity = 4096;  ///< talker positions per slot
   int32_t codec_chunk = 16;       ///< most frames of one codec call
+  int32_t prefix_entries = 4;     ///< prompt prefixes kept of voices that spoke; 0 = none
 };
 
 /// Bytes that a model needs, known from its configuration alone.
@@ -40,7 +41,8 @@ class Model {
   // A request's life in a slot.
   virtual void begin(int32_t slot,
                      const backend::SlotSettings& settings) = 0;  ///< resets everything of the slot
-  virtual void prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) = 0;
+  /// Returns the rows that were copied from an earlier request of the same voice instead of computed.
+  virtual int32_t prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) = 0;
   virtual void append_text(int32_t slot, std::span<const int32_t> text_ids) = 0;  ///< rows fed one per frame
   virtual void frame_codes(std::span<const int32_t> slots) = 0;  ///< code0, predictor, publish
   virtual void frame_step(

@@ -24,6 +24,7 @@ class RowWriter {
     rows_.push_back({.text_id = text_id, .codec_ids = std::move(codes)});
   }
   void speaker_vector() { rows_.push_back({.text_id = config_.tts_pad_id, .speaker_vector = true}); }
+  int32_t count() const { return static_cast<int32_t>(rows_.size()); }
   std::vector<PromptRow> take() { return std::move(rows_); }
 
  private:
@@ -80,6 +81,7 @@ void write_in_context(RowWriter& w, const ModelConfig& config, const PromptInput
       w.frame(j < x.size() ? x[j] : config.tts_pad_id, reference_row(config, in, j));
     used = std::min(codec_rows, x.size());
   }
+  prompt.prefix_rows += static_cast<int32_t>(std::min(in.ref_text_ids.size(), used));
   prompt.end_used = in.text_complete && used == x.size();
   const size_t of_text = used - std::min(used, in.ref_text_ids.size());
   prompt.text_used = static_cast<int32_t>(std::min(of_text, in.text_ids.size()));
@@ -123,12 +125,15 @@ Prompt build_prompt(const ModelConfig& config, const PromptInput& in) {
   RowWriter w(config);
   Prompt prompt;
   write_common(w, config, in);
+  prompt.prefix_rows = w.count();
   if (in.in_context) {
     write_in_context(w, config, in, prompt);
   } else {
     write_plain(w, config, in, prompt);
   }
   prompt.rows = w.take();
+  // The last row is always computed: the first frame starts from its hidden state.
+  prompt.prefix_rows = std::min(prompt.prefix_rows, static_cast<int32_t>(prompt.rows.size()) - 1);
   return prompt;
 }
 

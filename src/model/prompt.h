@@ -16,6 +16,7 @@ struct PromptRow {
   std::vector<int32_t>
       codec_ids;  ///< empty; one id of the talker's table; or one code per group (reference frame)
   bool speaker_vector = false;  ///< the request's x-vector is added
+  bool operator==(const PromptRow&) const = default;
 };
 
 /// Everything the builder needs, already tokenised and looked up.
@@ -36,8 +37,9 @@ struct PromptInput {
 
 struct Prompt {
   std::vector<PromptRow> rows;
-  int32_t text_used = 0;  ///< text ids that stand in the rows; the others are fed one per frame
-  bool end_used = false;  ///< the end-of-text row stands in the rows; else it follows the last text id
+  int32_t prefix_rows = 0;  ///< leading rows without the text: the same whenever this voice speaks
+  int32_t text_used = 0;    ///< text ids that stand in the rows; the others are fed one per frame
+  bool end_used = false;    ///< the end-of-text row stands in the rows; else it follows the last text id
 };
 
 /// Text tokens that must be known before the prompt can be built while text still arrives.

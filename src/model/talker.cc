@@ -43,6 +43,8 @@ Talker::Talker(backend::Backend& device, const WeightLoader& talker, const Model
                                      "predictor", options.slots, groups_);
   allocate_slots(options);
   record_prefill();
+  prefixes_ = std::make_unique<PrefixCache>(device, *talker_, options.slots, options.prefix_entries,
+                                            std::min(kPrefixRows, options.cache_capacity));
   record_pad();
   for (int32_t lanes = 1;; lanes *= 2) {
     widths_.emplace(lanes, make_width(lanes));
@@ -161,14 +163,18 @@ void Talker::embed_rows(std::span<const PromptRow> rows, std::span<const float> 
   device_.run(prefill_.embed);
 }
 
-void Talker::prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) {
+int32_t Talker::prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector) {
+  const int32_t known = prefixes_->restore(slot, prompt, x_vector);
+  device_.write(slots_.position.row_range(slot, 1), std::as_bytes(std::span(&known, 1)));
   device_.write(prefill_.lane_slot, std::as_bytes(std::span(&slot, 1)));
   const std::span<const PromptRow> rows(prompt.rows);
-  for (size_t at = 0; at < rows.size(); at += kPromptRows) {
+  for (auto at = static_cast<size_t>(known); at < rows.size(); at += kPromptRows) {
     embed_rows(rows.subspan(at, std::min<size_t>(kPromptRows, rows.size() - at)), x_vector);
     device_.run(prefill_.layers);
   }
   device_.run(prefill_.head);
+  if (known == 0) prefixes_->save(slot, prompt, x_vector);
+  return known;
 }
 
 std::vector<float> Talker::prompt_rows(const Prompt& prompt, std::span<const float> x_vector) {

@@ -9,6 +9,7 @@
 #include "backend/ops.h"
 #include "model/config.h"
 #include "model/model.h"
+#include "model/prefix_cache.h"
 #include "model/prompt.h"
 #include "model/transformer.h"
 
@@ -22,7 +23,8 @@ class Talker {
          const ModelOptions& options);
 
   void begin(int32_t slot, const backend::SlotSettings& settings);
-  void prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector);
+  /// Returns the rows that came from the prefix cache.
+  int32_t prefill(int32_t slot, const Prompt& prompt, std::span<const float> x_vector);
   void append_text(int32_t slot, std::span<const int32_t> text_ids);
   void frame_codes(std::span<const int32_t> slots);
   void frame_step(std::span<const int32_t> slots);
@@ -98,6 +100,7 @@ class Talker {
   backend::Buffer text_count_;       ///< i32 [slots, 1]
   backend::Buffer pad_;              ///< [1, hidden]
   Prefill prefill_;
+  std::unique_ptr<PrefixCache> prefixes_;
   std::map<int32_t, Width> widths_;
 };
 

@@ -2,6 +2,7 @@
 #include "model/transformer.h"
 
 #include <cmath>
+#include <utility>
 
 namespace skald::model {
 
@@ -59,12 +60,18 @@ DecoderStack::Layer DecoderStack::load_layer(backend::Backend& device, const Wei
     layer.attention_scale = from.vector("self_attn_layer_scale.scale", s.hidden);
     layer.mlp_scale = from.vector("mlp_layer_scale.scale", s.hidden);
   }
-  const int64_t rows = int64_t{slots} * capacity;
-  layer.cache = {.k = device.allocate(label + ".k", Dtype::f32, rows, kv_width),
-                 .v = device.allocate(label + ".v", Dtype::f32, rows, kv_width),
-                 .capacity = capacity,
-                 .ring = s.window > 0};
+  layer.cache = allocate_cache(device, label, slots, capacity);
   return layer;
+}
+
+backend::KvCache DecoderStack::allocate_cache(backend::Backend& device, const std::string& label,
+                                              int32_t slots, int32_t capacity) const {
+  const int64_t rows = int64_t{slots} * capacity;
+  const int32_t width = shape_.kv_heads * shape_.head_dim;
+  return {.k = device.allocate(label + ".k", Dtype::f32, rows, width),
+          .v = device.allocate(label + ".v", Dtype::f32, rows, width),
+          .capacity = capacity,
+          .ring = shape_.window > 0};
 }
 
 void DecoderStack::record_rope(backend::Ops& ops, const Buffer& rope, const Lanes& lanes) const {
@@ -118,6 +125,41 @@ void DecoderStack::record_layers(backend::Ops& ops, const StackBuffers& b, const
                 .out = b.x,
                 .lanes = lanes});
   }
+}
+
+KvStore DecoderStack::allocate_store(backend::Backend& device, int32_t entries, int32_t rows) const {
+  KvStore store;
+  for (size_t i = 0; i < layers_.size(); ++i)
+    store.layers.push_back(allocate_cache(device, label_ + ".store", entries, rows));
+  return store;
+}
+
+namespace {
+
+/// The first lanes.rows positions of `from` in one cache, to the slot of the lane in the other.
+void record_copy(backend::Ops& ops, const backend::KvCache& source, int32_t from,
+                 const backend::KvCache& target, const Lanes& lanes) {
+  for (const auto& [x, store] : {std::pair(source.k, target.k), std::pair(source.v, target.v)})
+    ops.store_rows({.x = x.row_range(from * source.capacity, lanes.rows),
+                    .store = store,
+                    .capacity = target.capacity,
+                    .lanes = lanes});
+}
+
+}  // namespace
+
+void DecoderStack::record_save(backend::Ops& ops, int32_t slot, const KvStore& store,
+                               const Lanes& lanes) const {
+  ops.label(label_ + ".save");
+  for (size_t i = 0; i < layers_.size(); ++i)
+    record_copy(ops, layers_[i].cache, slot, store.layers[i], lanes);
+}
+
+void DecoderStack::record_restore(backend::Ops& ops, int32_t entry, const KvStore& store,
+                                  const Lanes& lanes) const {
+  ops.label(label_ + ".restore");
+  for (size_t i = 0; i < layers_.size(); ++i)
+    record_copy(ops, store.layers[i], entry, layers_[i].cache, lanes);
 }
 
 }  // namespace skald::model

@@ -30,6 +30,11 @@ struct StackBuffers {
   StackBuffers first_rows(int32_t rows) const;
 };
 
+/// Keys and values of every layer of a stack, apart from its working cache: `entries` times `rows` positions.
+struct KvStore {
+  std::vector<backend::KvCache> layers;
+};
+
 class DecoderStack {
  public:
   /// `layers` are loaded from "layers.N." under `loader`. Cache: `capacity` positions for each of `slots`.
@@ -41,6 +46,13 @@ class DecoderStack {
   /// All layers on buffers.x; buffers.rope must hold the rows' angles.
   void record_layers(backend::Ops& ops, const StackBuffers& buffers, const backend::Lanes& lanes) const;
 
+  KvStore allocate_store(backend::Backend& device, int32_t entries, int32_t rows) const;
+  /// The first positions of `slot` to the entry that the lane names.
+  void record_save(backend::Ops& ops, int32_t slot, const KvStore& store, const backend::Lanes& lanes) const;
+  /// The first positions of `entry` to the slot that the lane names.
+  void record_restore(backend::Ops& ops, int32_t entry, const KvStore& store,
+                      const backend::Lanes& lanes) const;
+
  private:
   struct Layer {
     backend::Weight input_norm, wq, wk, wv, q_norm, k_norm, wo, attention_scale;
@@ -49,6 +61,8 @@ class DecoderStack {
   };
   Layer load_layer(backend::Backend& device, const WeightLoader& from, const std::string& label,
                    int32_t slots, int32_t capacity) const;
+  backend::KvCache allocate_cache(backend::Backend& device, const std::string& label, int32_t slots,
+                                  int32_t capacity) const;
 
   StackShape shape_;
   std::string label_;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <random>
+#include <set>
 
 #include "backend/cpu/cpu.h"
 
@@ -18,13 +19,15 @@ struct Request {
   Prompt prompt;
   std::vector<int32_t> trailing;
   backend::SlotSettings settings;
+  std::vector<float> x_vector;
 };
 
 class ModelTest : public ::testing::Test {
  protected:
-  void open(int slots, int threads = 2) {
+  void open(int slots, int threads = 2, int prefixes = 4) {
     device_ = backend::make_cpu_backend({.threads = threads});
-    model_ = Model::load(SKALD_FIXTURES "/models/tiny-cv", *device_, {.slots = slots, .cache_capacity = 256});
+    model_ = Model::load(SKALD_FIXTURES "/models/tiny-cv", *device_,
+                         {.slots = slots, .cache_capacity = 256, .prefix_entries = prefixes});
   }
 
   Request request(int seed, int text_tokens, Layout layout = Layout::stream) const {
@@ -46,7 +49,7 @@ class ModelTest : public ::testing::Test {
 
   void start(int slot, const Request& r) {
     model_->begin(slot, r.settings);
-    model_->prefill(slot, r.prompt, {});
+    reused_ = model_->prefill(slot, r.prompt, r.x_vector);
     model_->append_text(slot, r.trailing);
   }
 
@@ -68,6 +71,7 @@ class ModelTest : public ::testing::Test {
 
   std::unique_ptr<backend::Backend> device_;
   std::unique_ptr<Model> model_;
+  int32_t reused_ = 0;  ///< prompt rows of the last start that were not computed
 };
 
 TEST_F(ModelTest, AnySlotGivesTheSameCodesAndOtherSeedsGiveOthers) {
@@ -112,6 +116,49 @@ TEST_F(ModelTest, ThreadsDoNotMatter) {
   const Frames one = alone(0, request(3, 40, Layout::whole));
   open(1, 3);
   EXPECT_EQ(alone(0, request(3, 40, Layout::whole)), one);
+}
+
+TEST_F(ModelTest, PrefixOfAVoiceIsReusedWithoutChangingACode) {
+  open(2, 2, 0);
+  std::vector<Request> requests;
+  std::vector<Frames> expected;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(request(i + 1, 10 + 9 * i, i % 2 ? Layout::whole : Layout::stream));
+    expected.push_back(alone(0, requests[i]));
+    EXPECT_EQ(reused_, 0);
+  }
+  open(2, 2, 1);
+  for (int round = 0; round < 2; ++round)
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(alone(i % 2, requests[i]), expected[i]) << "request " << i;
+      EXPECT_EQ(reused_, round + i == 0 ? 0 : requests[i].prompt.prefix_rows);
+    }
+  EXPECT_EQ(requests[0].prompt.prefix_rows, 8);  // role 3, tags 3, speaker, closing pad
+}
+
+TEST_F(ModelTest, PrefixesOfOtherVoicesAreNotMistaken) {
+  open(1, 2, 2);
+  Request a = request(1, 10), b = request(1, 10);
+  for (PromptRow& row : b.prompt.rows)
+    if (row.codec_ids == std::vector{model_->config().talker.speaker_ids.begin()->second})
+      row.codec_ids = {model_->config().talker.speaker_ids.rbegin()->second};
+  Request c = a, d = a;  // an x-vector in place of the speaker: equal rows, other numbers
+  for (Request* r : {&c, &d}) {
+    r->prompt.rows[6] = {.text_id = model_->config().tts_pad_id, .speaker_vector = true};
+    r->x_vector.assign(model_->config().talker.hidden_size, r == &c ? 0.5f : -0.5f);
+  }
+  std::vector<Frames> first;
+  for (const Request* r : {&a, &b, &c, &d}) {
+    first.push_back(alone(0, *r));
+    EXPECT_EQ(reused_, 0);
+  }
+  EXPECT_EQ(std::set(first.begin(), first.end()).size(), 4u);
+  EXPECT_EQ(alone(0, d), first[3]);
+  EXPECT_EQ(reused_, 8);
+  EXPECT_EQ(alone(0, c), first[2]);
+  EXPECT_EQ(reused_, 8);
+  EXPECT_EQ(alone(0, a), first[0]);  // two entries: the oldest made room
+  EXPECT_EQ(reused_, 0);
 }
 
 TEST_F(ModelTest, FullCacheEndsTheRunWithItsOwnStatus) {
