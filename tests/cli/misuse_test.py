@@ -1,0 +1,115 @@
+"""Wrong command lines, unusable places, and what is left behind: nothing."""
+import os
+import subprocess
+import time
+import unittest
+
+from support import MODELS, SKALD, TEXT, Case, environment, say, skald, wav
+
+
+class Options(Case):
+    def refused(self, *words, **more):
+        begin = time.monotonic()
+        result = self.assert_status(skald(*words, **more), 2)
+        self.assertLess(time.monotonic() - begin, 0.5)
+        self.assertEqual(result.out, b"")
+        self.assert_nothing_left()
+        return result.err
+
+    def test_c001_misspelt_options(self):
+        out = self.dir / "o.wav"
+        # The model does not exist: naming the option first shows that no file of it was touched.
+        missing = ["--model", self.dir / "none"]
+        self.assertIn("'--device'", self.refused("say", *missing, "--voice", "v", "--devcie", "cpu", "-o", out, "Hi"))
+        self.assertIn("'--voice'", self.refused("say", *missing, "--vioce", "v", "-o", out, "--json", "Hi"))
+        self.assertIn("'--decode'", self.refused("codec", "decode", *missing, "--decoed", "whole", "-o", out, "c.npy"))
+        self.assertIn("'--json'", self.refused("verify", "--jsno", self.dir / "none"))
+        self.assertIn("'--language'", self.refused("prompt", *missing, "--langauge", "en", "Hi"))
+        self.assertIn("'say'", self.refused("sayy", "Hi"))
+        self.assertIn("there are: say, prompt", self.refused("xylophone"))
+        self.refused()
+        self.refused("codec")
+
+    def test_c001_dash_text(self):
+        out = self.dir / "o.wav"
+        for text in ("-30 degrees is cold", "-3", "- milk", "-o my word", "--- dashes", "-slowly-"):
+            self.assertIn("'--'", self.refused("say", "--voice", "anna", "-o", out, text))
+        self.refused("say", "--voice", "anna", "-o", out, "-3", "plus")
+
+    def test_c001_dash_text_that_is_text(self):
+        pieces = lambda *words, **more: self.assert_status(
+            say("--json", "-o", self.dir / "o.wav", *words, **more), 0).json()["pieces"]
+        self.assertEqual(pieces("--", "-30 degrees is cold")[0]["text"], "-30 degrees is cold")
+        self.assertEqual(pieces(stdin=b"- milk\n- bread\n")[0]["text"], "- milk\n- bread\n")
+        (self.dir / "list.txt").write_text("- milk\n- bread\n")
+        self.assertEqual(pieces("-f", self.dir / "list.txt")[0]["text"], "- milk\n- bread\n")
+
+    def test_values_out_of_range(self):
+        for words in (["--temperature", "nan"], ["--temperature", "-1"], ["--top-p", "0"], ["--top-p", "1.5"],
+                      ["--top-k", "-1"], ["--top-k", "2.5"], ["--top-k", "99999999999"], ["--repetition-penalty", "0"],
+                      ["--repetition-penalty", "inf"], ["--sub-top-p", "x"], ["--seed", "-1"], ["--seed", "1e3"],
+                      ["--seed", "18446744073709551616"], ["--threads", "0"], ["--text-layout", "sideways"],
+                      ["--text-split", "bpe"], ["--decode", "fast"], ["--cut", ""], ["--pause-ms", "-5"],
+                      ["--max-piece", "0"], ["--stall-frames", "-1"], ["--greedy=no"], ["--voice"]):
+            err = self.refused("say", "-o", self.dir / "o.wav", "Hi", *words)
+            self.assertIn(words[0].split("=")[0], err)
+
+    def test_the_largest_seed_is_one(self):
+        report = say("--json", "--max-frames", 2, "--seed", 2**64 - 1, "-o", self.dir / "o.wav", TEXT).json()
+        self.assertEqual(report["seed"], 2**64 - 1)
+
+    def test_contradictions(self):
+        self.refused("say", "--voice", "anna", TEXT)  # no output
+        self.refused("say", "--voice", "anna", "-o", self.dir / "o.wav", "Hello", "there")
+        self.refused("say", "--voice", "anna", "-o", self.dir / "o.wav", "-f", "x.txt", "Hello")
+        self.refused("say", "--voice", "anna", "-o", self.dir / "o.wav", "--seed", "1", "--seed", "2", TEXT)
+
+
+class Places(Case):
+    def test_unwritable_places_are_known_before_the_work(self):
+        for out in (self.dir, self.dir / "none" / "o.wav"):
+            result = self.assert_status(say("--json", "-o", out, TEXT), 1)
+            self.assertIn("[io]", result.err)
+            self.assertEqual(result.json()["error"]["code"], "io")
+        self.assert_nothing_left()
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
+    def test_protected_folder_and_file(self):
+        (self.dir / "o.wav").write_text("mine")
+        (self.dir / "o.wav").chmod(0o400)
+        self.assert_status(say("-o", self.dir / "o.wav", TEXT), 1)
+        self.dir.chmod(0o500)
+        self.addCleanup(self.dir.chmod, 0o700)
+        self.assert_status(say("-o", self.dir / "p.wav", TEXT), 1)
+
+    def test_full_device(self):
+        self.assertIn("No space left", self.assert_status(say("-o", "/dev/full", TEXT), 1).err)
+        with open("/dev/full", "wb") as full:
+            for words in (["say", "--voice", "anna", "--seed", "7", "-o", "-", TEXT], ["--version"],
+                          ["say", "--list-voices"], ["prompt", "--voice", "anna", "--json", TEXT]):
+                done = subprocess.run([SKALD, *words], env=environment(), stdout=full, stderr=subprocess.PIPE, timeout=60)
+                self.assertEqual(done.returncode, 1, done.stderr)
+
+    def test_closed_standard_output(self):
+        done = subprocess.run(["sh", "-c", '"$0" say --voice anna --seed 7 -o - "Hello there, world." >&-', SKALD],
+                              env=environment(), stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+
+    def test_an_old_file_survives_a_failure(self):
+        (self.dir / "o.wav").write_text("old")
+        self.assert_status(say("--model", MODELS / "tiny-endless", "-o", self.dir / "o.wav", TEXT), 5)
+        self.assertEqual((self.dir / "o.wav").read_text(), "old")
+        self.assert_status(say("-o", self.dir / "o.wav", TEXT), 0)
+        wav(self.dir / "o.wav")
+        self.assert_nothing_left("o.wav")
+
+    def test_models_that_are_none(self):
+        for model, code in ((self.dir / "none", "model_not_found"), (self.dir, "model_not_found")):
+            result = self.assert_status(say("--json", "--model", model, "-o", self.dir / "o.wav", TEXT), 3)
+            self.assertEqual(result.json()["error"]["code"], code)
+        self.assert_status(say("--device", "hip:0", "-o", self.dir / "o.wav", TEXT), 4)
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
