@@ -1,4 +1,5 @@
 // conv, conv_transposed and depthwise against double-precision references; streaming equals one call.
+#include <algorithm>
 #include <cmath>
 
 #include "rig.h"

@@ -1,6 +1,7 @@
 // Cutting text: nothing lost, marks of many scripts, limits, chunks.
 #include "text/sentences.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/inspect.h"

@@ -1,4 +1,5 @@
 // Tokenizer files: what is tolerated, and that every damage is an error that names the file and the place.
+#include <algorithm>
 #include <filesystem>
 
 #include "text_fixture.h"
