@@ -11,6 +11,8 @@
 #include <sstream>
 #include <utility>
 
+#include "skald/error.h"
+
 namespace skald {
 namespace {
 
@@ -106,10 +108,19 @@ ThreadLimit usable_threads(const fs::path& root) {
 }
 
 Pool::Pool(int threads) {
-  for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i] { help(i); });
+  if (threads > 1) helpers_.reserve(static_cast<size_t>(threads) - 1);
+  try {
+    for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i] { help(i); });
+  } catch (const std::exception& error) {  // a destructor of a running thread would end the process
+    join();
+    throw Error(ErrorCode::device, fmt::format("cannot start thread {} of {} ({}); ask for fewer threads",
+                                               helpers_.size() + 2, threads, error.what()));
+  }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { join(); }
+
+void Pool::join() {
   stop_.store(true, std::memory_order_release);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();

@@ -29,6 +29,7 @@ ThreadLimit usable_threads(const std::filesystem::path& root = "/");
 /// tasks itself.
 class Pool {
  public:
+  /// Throws Error(device) when the system refuses a thread.
   explicit Pool(int threads);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -53,6 +54,7 @@ class Pool {
  private:
   using Call = void (*)(void* context, int task, int thread);
 
+  void join();
   void fork(int tasks, Call call, void* context);
   bool take(uint32_t epoch, int thread);
   void help(int thread);
