@@ -68,17 +68,16 @@ struct Core {
 /// Checks options, memory and files, then loads. Throws as Engine::open.
 std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options);
 
-/// A slot taken from the pool until release() or the end of the object. Movable, not copyable.
+/// A slot taken from the pool until release() or the end of the object.
 class SlotLease {
  public:
   explicit SlotLease(std::shared_ptr<Core> core);
-  SlotLease(SlotLease&& other) noexcept : core_(std::move(other.core_)), slot_(other.slot_) {}
-  SlotLease& operator=(SlotLease&&) = delete;
+  SlotLease(const SlotLease&) = delete;
+  SlotLease& operator=(const SlotLease&) = delete;
   ~SlotLease() { release(); }
 
   Core& core() const { return *core_; }
   int32_t slot() const { return slot_; }
-  bool held() const { return core_ != nullptr; }
   void release() noexcept;
 
  private:

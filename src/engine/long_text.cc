@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "text/inspect.h"
+#include "text/sentence_marks.h"
 #include "text/sentences.h"
 #include "text/utf8.h"
 
@@ -18,11 +19,16 @@ namespace {
 
 /// Whether a sentence or paragraph ends with this piece, and not only a clause: such joins get a pause.
 bool ends_sentence(std::string_view piece) {
-  static constexpr std::u32string_view kEnds =
-      U".!?\u2026\u3002\uFF01\uFF1F\uFF0E\u06D4\u061F\u0964\u0965\n\u2029";
   const std::u32string code_points = text::to_utf32(piece);
   for (auto it = code_points.rbegin(); it != code_points.rend() && !text::is_spoken(*it); ++it) {
-    if (kEnds.find(*it) != std::u32string_view::npos) return true;
+    switch (text::mark_kind(*it)) {
+      case text::MarkKind::end:
+      case text::MarkKind::stop:
+      case text::MarkKind::exclaim:
+      case text::MarkKind::ellipsis: return true;
+      default: break;
+    }
+    if (text::line_ends(*it) > 0) return true;
   }
   return false;
 }
@@ -51,7 +57,6 @@ int32_t default_piece_limit(const ModelInfo& info) {
 }
 
 // ---- PieceJoiner
-// ----------------------------------------------------------------------------------------------------
 
 float PieceJoiner::gain(size_t i) const {
   const double phase = static_cast<double>(i + 1) / static_cast<double>(fade_ + 1);
@@ -92,7 +97,6 @@ std::vector<float> PieceJoiner::finish() {
 }
 
 // ---- Where the pieces come from
-// -------------------------------------------------------------------------------------
 
 struct LongText::Feed {
   std::vector<std::string> whole;  // of a text known from the start
@@ -176,7 +180,6 @@ struct LongText::Running {
 };
 
 // ---- LongText
-// -------------------------------------------------------------------------------------------------------
 
 LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions options, PieceObserver* observer)
     : LongText(engine, std::move(request), std::move(options), nullptr, observer) {}
@@ -307,8 +310,8 @@ AudioChunk LongText::pull_text_stream(int32_t max_frames) {
       const auto next = feed_->fragment(quiet);
       if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
       if (next) {
-        current_.text += next->text;
         running_->unpushed = options_.clean_text ? text::clean_invisible(next->text) : next->text;
+        current_.text += running_->unpushed;
       }
       running_->last_text = next ? next->ends_piece : !quiet;
     }
@@ -376,6 +379,8 @@ void LongText::rethrow(const Error& error) {
     current_.result = running_->result();
     merge(current_);
     set_running(nullptr);
+  } else {  // no request was in work
+    result_.total.stop = error.code() == ErrorCode::cancelled ? StopReason::cancelled : StopReason::error;
   }
   std::string where;
   const bool one = feed_->source ? feed_->given <= 1 : feed_->whole.size() == 1;
@@ -384,9 +389,10 @@ void LongText::rethrow(const Error& error) {
                         feed_->source ? "" : fmt::format(" of {}", feed_->whole.size()),
                         first_words(current_.text));
   }
-  const std::string tried = current_.attempts > 1 ? fmt::format("; seeds {} and {} both failed",
-                                                                current_.seed - kRetrySeedStep, current_.seed)
-                                                  : "";
+  const bool twice = current_.attempts > 1 && error.code() == ErrorCode::runaway;
+  const std::string tried =
+      twice ? fmt::format("; seeds {} and {} both failed", current_.seed - kRetrySeedStep, current_.seed)
+            : "";
   if (where.empty() && tried.empty()) throw Error(error);
   throw Error(error.code(), where + error.what() + tried);
 }

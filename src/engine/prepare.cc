@@ -50,10 +50,6 @@ std::string language_list(const ModelConfig& config) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-text::SplitRule split_rule(TextSplit split) {
-  return split == TextSplit::mistral ? text::SplitRule::mistral : text::SplitRule::qwen;
-}
-
 model::Layout layout_of(TextLayout layout, ModelType type, bool text_follows) {
   switch (layout) {
     case TextLayout::whole: return model::Layout::whole;
@@ -162,9 +158,7 @@ void add_text(const text::Tokenizer& tokenizer, const SpeechRequest& r, Prepared
   text::require_utf8(r.text);
   TextWatch watch;
   watch.push(r.text);
-  if (!watch.anything_spoken())
-    throw Error(ErrorCode::nothing_to_speak,
-                "the text holds no letter and no digit, so there is nothing to speak");
+  watch.require_spoken();
   if (auto warning = watch.warning()) out.warnings.push_back(*std::move(warning));
   out.ids = tokenizer.encode_text(r.text, split_rule(r.split), r.raw_tokens);
   out.input.role_ids.assign(out.ids.begin(), out.ids.begin() + text::kTextHead);
@@ -179,6 +173,10 @@ std::string language_of(const ModelConfig& config, int32_t id) {
 }
 
 }  // namespace
+
+text::SplitRule split_rule(TextSplit split) {
+  return split == TextSplit::mistral ? text::SplitRule::mistral : text::SplitRule::qwen;
+}
 
 std::string find_voice(const ModelConfig& config, const std::string& spelling) {
   const auto& table = config.talker.speaker_ids;
@@ -293,6 +291,12 @@ void TextWatch::push(std::string_view bytes) {
   }
   held_.erase(0, scan.valid);
   if (!scan.incomplete) held_.clear();
+}
+
+void TextWatch::require_spoken() const {
+  if (!spoken_)
+    throw Error(ErrorCode::nothing_to_speak,
+                "the text holds no letter and no digit, so there is nothing to speak");
 }
 
 std::optional<std::string> TextWatch::warning() const {

@@ -36,6 +36,9 @@ struct Prepared {
 Prepared prepare(const model::ModelConfig& config, const text::Tokenizer& tokenizer,
                  const SpeechRequest& request, bool text_follows);
 
+/// The tokenizer's name of a split expression.
+text::SplitRule split_rule(TextSplit split);
+
 /// The model's name of a voice: compared without case, blanks, '_' and '-'; empty stays empty where the model
 /// speaks without one. Throws Error(unknown_voice) with the valid names, or with the reason why a name cannot
 /// be used.
@@ -62,6 +65,8 @@ class TextWatch {
   /// Adds bytes; a code point may be cut. Invalid bytes are left for the tokenizer to refuse.
   void push(std::string_view bytes);
   bool anything_spoken() const { return spoken_; }
+  /// Throws Error(nothing_to_speak) when nothing of the text is said.
+  void require_spoken() const;
   /// One sentence that lists every invisible character with its count; none if there was none.
   std::optional<std::string> warning() const;
 

@@ -12,7 +12,7 @@ class TextFeed {
  public:
   TextFeed(const text::Tokenizer& tokenizer, const SpeechRequest& request)
       : tokenizer_(tokenizer),
-        rule_(request.split == TextSplit::mistral ? text::SplitRule::mistral : text::SplitRule::qwen),
+        rule_(split_rule(request.split)),
         raw_(request.raw_tokens),
         ids_(tokenizer, rule_, raw_) {}
 
@@ -33,9 +33,7 @@ class TextFeed {
 
   void end(Utterance& utterance) {
     ids_.finish();
-    if (!watch_.anything_spoken())
-      throw Error(ErrorCode::nothing_to_speak,
-                  "the text holds no letter and no digit, so there is nothing to speak");
+    watch_.require_spoken();
     if (auto warning = watch_.warning()) utterance.warn(*std::move(warning));
     hand_over(utterance, true);
   }
@@ -46,8 +44,8 @@ class TextFeed {
     if (watch_.anything_spoken()) utterance.set_text(ids_.ids(), role_, ids_.code_points(), complete);
   }
 
-  /// The role rows of the wrapped text. White space at its start fuses with the template (specification 2.5), so
-  /// they are read off the text itself; they are certain once the first id after them is.
+  /// The role rows of the wrapped text. White space at its start fuses with the template (specification 2.5),
+  /// so they are read off the text itself; they are certain once the first id after them is.
   void find_role() {
     const std::string_view text = std::string_view(head_).substr(0, text::scan_utf8(head_).valid);
     role_ = tokenizer_.encode_text(text, rule_, raw_);
@@ -87,9 +85,10 @@ class PiecewiseTextStream final : public TextStream {
     StreamReply reply;
     try {
       reply.chunk = utterance_.next(max_frames);
-      reply.event = reply.chunk.frames > 0 ? StreamEvent::chunk
-                    : reply.chunk.last     ? StreamEvent::finished
-                                           : StreamEvent::need_text;
+      // CutMode::official may leave samples of the reference without any frame.
+      reply.event = !reply.chunk.samples.empty() ? StreamEvent::chunk
+                    : reply.chunk.last           ? StreamEvent::finished
+                                                 : StreamEvent::need_text;
     } catch (...) {
       reply.event = StreamEvent::error;
       reply.error = to_error(std::current_exception());
