@@ -37,6 +37,27 @@ Enum choice(int32_t value, Enum last, const char* name) {
   return static_cast<Enum>(value);
 }
 
+// The numbers of skald_c.h are those of the C++ enumerations (errors: one more), so that values pass by cast.
+static_assert(SKALD_ERROR_INTERNAL == static_cast<int>(ErrorCode::internal) + 1);
+static_assert(SKALD_ERROR_UNKNOWN_VOICE == static_cast<int>(ErrorCode::unknown_voice) + 1);
+static_assert(SKALD_ERROR_RUNAWAY == static_cast<int>(ErrorCode::runaway) + 1);
+static_assert(SKALD_ERROR_IO == static_cast<int>(ErrorCode::io) + 1);
+static_assert(SKALD_LAYOUT_WHOLE == static_cast<int>(TextLayout::whole));
+static_assert(SKALD_LAYOUT_STREAM == static_cast<int>(TextLayout::stream));
+static_assert(SKALD_LAYOUT_AHEAD == static_cast<int>(TextLayout::ahead));
+static_assert(SKALD_SPLIT_MISTRAL == static_cast<int>(TextSplit::mistral));
+static_assert(SKALD_DECODE_WHOLE == static_cast<int>(DecodeMode::whole));
+static_assert(SKALD_DECODE_OFFICIAL == static_cast<int>(DecodeMode::official));
+static_assert(SKALD_CUT_OFFICIAL == static_cast<int>(CutMode::official));
+static_assert(SKALD_STOP_EOS == static_cast<int>(StopReason::eos));
+static_assert(SKALD_STOP_LENGTH == static_cast<int>(StopReason::length));
+static_assert(SKALD_STOP_RUNAWAY == static_cast<int>(StopReason::runaway));
+static_assert(SKALD_STOP_CANCELLED == static_cast<int>(StopReason::cancelled));
+static_assert(SKALD_STOP_ERROR == static_cast<int>(StopReason::error));
+static_assert(SKALD_EVENT_CHUNK == static_cast<int>(StreamEvent::chunk));
+static_assert(SKALD_EVENT_FINISHED == static_cast<int>(StreamEvent::finished));
+static_assert(SKALD_EVENT_ERROR == static_cast<int>(StreamEvent::error));
+
 /// At most `size` - 1 bytes of `from`, not cut inside a code point.
 void copy_message(const char* from, char* to, size_t size) noexcept {
   size_t length = std::strlen(from);
