@@ -41,10 +41,7 @@ Log::~Log() {
   thread_.join();
 }
 
-void Log::set_quiet(bool quiet) {
-  const std::lock_guard lock(mutex_);
-  quiet_ = quiet;
-}
+void Log::set_quiet(bool quiet) { quiet_ = quiet; }
 
 void Log::error(const std::string& sentence) { post("skald: error: " + one_line(sentence)); }
 
@@ -57,10 +54,9 @@ void Log::note(const std::string& sentence) {
 }
 
 void Log::status(const std::string& line) {
-  if (!terminal_) return;
+  if (!terminal_ || quiet_) return;
   {
     const std::lock_guard lock(mutex_);
-    if (quiet_) return;
     status_ = line;
     have_status_ = true;
   }

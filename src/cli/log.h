@@ -1,6 +1,7 @@
 // Words for the user on standard error: never in the way of the work, however slowly they are read.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -44,7 +45,8 @@ class Log {
   std::string status_, last_;
   bool have_status_ = false, status_shown_ = false;
   size_t repeats_ = 0, dropped_ = 0;
-  bool quiet_ = false, closing_ = false;
+  std::atomic<bool> quiet_ = false;
+  bool closing_ = false;
   std::thread thread_;
 };
 

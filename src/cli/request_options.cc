@@ -120,15 +120,16 @@ void complete(RequestOptions& o) {
 
 std::vector<int32_t> load_codes(const std::string& path, int32_t groups) {
   const audio::NpyArray array = audio::read_npy(path);
-  if (array.shape.size() != 2 || (groups > 0 && array.shape[1] != static_cast<uint64_t>(groups))) {
+  if (array.shape.size() != 2 || array.shape[1] != static_cast<uint64_t>(groups)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("'{}' must have the shape [frames, {}]", path, groups > 0 ? groups : 16));
+                fmt::format("'{}' must have the shape [frames, {}]", path, groups));
   }
   return array.ints();
 }
 
 void load_reference(RequestOptions& o) {
-  if (!o.ref_codes.empty()) o.request.ref_codes = load_codes(o.ref_codes, 0);
+  constexpr int32_t kGroups = 16;  // of every 12 Hz model; the model itself is not open yet
+  if (!o.ref_codes.empty()) o.request.ref_codes = load_codes(o.ref_codes, kGroups);
   if (!o.x_vector.empty()) o.request.x_vector = audio::read_npy(o.x_vector).floats();
 }
 

@@ -35,7 +35,7 @@ void add_sampling_options(CLI::App& app, RequestOptions& options);
 void complete(RequestOptions& options);
 /// Reads --ref-codes and --x-vector into the request. Throws Error(io), Error(invalid_argument).
 void load_reference(RequestOptions& options);
-/// Codes of a .npy file, [frames, groups] of any integer type; groups 0 = not known yet, any width.
+/// Codes of a .npy file, [frames, groups] of any integer type.
 std::vector<int32_t> load_codes(const std::string& path, int32_t groups);
 
 }  // namespace skald::cli

@@ -47,13 +47,18 @@ std::string read_text_file(const std::string& path) {
   const std::string name = fmt::format("'{}'", path);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw_io(name, errno);
+  std::string bytes;
   try {
-    const std::string bytes = read_all(fd, name);
+    bytes = read_all(fd, name);
+  } catch (...) {
     ::close(fd);
+    throw;
+  }
+  ::close(fd);
+  try {
     return text::decode_text(bytes);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::io) ::close(fd);
-    throw;
+    throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
   }
 }
 

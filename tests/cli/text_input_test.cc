@@ -104,6 +104,14 @@ TEST(TextFile, IsDecodedAndNamedInErrors) {
   const auto path = std::filesystem::temp_directory_path() / ("skald-text-" + std::to_string(::getpid()));
   std::ofstream(path, std::ios::binary) << std::string("\xFF\xFEH\0i\0", 6);
   EXPECT_EQ(read_text_file(path.string()), "Hi");
+  std::ofstream(path, std::ios::binary) << "abc\xff";
+  try {
+    read_text_file(path.string());
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_text);
+    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos);
+  }
   std::filesystem::remove(path);
   try {
     read_text_file(path.string());
