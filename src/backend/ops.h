@@ -24,7 +24,6 @@ constexpr size_t dtype_size(Dtype d) {
 }
 
 // ---- weights
-// ---------------------------------------------------------------------------------------------------
 
 /// What a weight is used for. Packing, precision and quantisation follow from it and are private to the
 /// backend.
@@ -52,7 +51,6 @@ struct Weight {
 };
 
 // ---- buffers
-// ---------------------------------------------------------------------------------------------------
 
 /// A strided two-dimensional view of device memory. Views never own; the backend owns all memory until it
 /// dies.
@@ -111,7 +109,6 @@ struct KvCache {
 };
 
 // ---- what a slot carries
-// ---------------------------------------------------------------------------------------
 
 enum SlotStatus : int32_t {
   kIdle = 0,
@@ -159,7 +156,6 @@ struct SlotArrays {
 };
 
 // ---- operations: rows
-// ------------------------------------------------------------------------------------------
 
 /// out[r] = add[r] + sum over j of tables[j][ids[r, j]], ids below 0 contribute nothing; then, with `stored`,
 /// + stored[slot, step[slot]] while step[slot] < stored_count[slot], else + pad.
@@ -283,7 +279,6 @@ struct Advance {
 };
 
 // ---- operations: audio, time-major [lanes * rows, channels]
-// ------------------------------------------------------
 
 /// x + inverse_beta * sin^2(alpha * x), both per channel (already exp'd and inverted; specification 8.2).
 struct Snake {
@@ -329,7 +324,6 @@ struct Depthwise {
 };
 
 // ---- recording
-// ---------------------------------------------------------------------------------------------------
 
 /// Receives the model's calls while a program is recorded.
 class Ops {

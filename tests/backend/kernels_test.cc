@@ -106,7 +106,6 @@ TEST(Targets, NamesAreFoundAndTheBestComesFirst) {
 }
 
 // ---- one recorded program on two devices
-// ---------------------------------------------------------------------------
 
 /// A small decoder layer and a codec stage: every kind of op with arithmetic in it.
 struct Network {

@@ -168,7 +168,6 @@ TEST(PublishFrame, RingCountAndReasonToStop) {
 }
 
 // ---- device
-// ------------------------------------------------------------------------------------------------------
 
 TEST(Device, MemoryIsZeroLazyAndChecked) {
   Rig rig;

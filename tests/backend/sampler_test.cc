@@ -258,7 +258,6 @@ TEST(Sampler, DrawsFollowTheProbabilities) {
 }
 
 // ---- the op
-// ------------------------------------------------------------------------------------------------------
 
 constexpr int kSlots = 4, kGroups = 3, kVocabulary = 24, kCodes = 16, kStop = 20;
 

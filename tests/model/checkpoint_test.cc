@@ -58,7 +58,6 @@ std::vector<RawTensor> two_tensors() {
 }
 
 // ---- the header
-// ------------------------------------------------------------------------------------------------
 
 TEST(Safetensors, ReadsTensorsAndMetadata) {
   const std::string header = R"({"__metadata__":{"format":"pt"},)"
@@ -196,7 +195,6 @@ TEST(Safetensors, ControlBytesInNamesDoNotReachMessages) {
 }
 
 // ---- files
-// ------------------------------------------------------------------------------------------------------
 
 class CheckpointTest : public ::testing::Test {
  protected:
@@ -339,7 +337,6 @@ TEST_F(CheckpointTest, IndexAndShardsMustAgree) {
 }
 
 // ---- numbers
-// ----------------------------------------------------------------------------------------------------
 
 std::vector<float> floats_of(backend::Dtype type, const std::vector<uint16_t>& bits) {
   return to_floats({.name = "t",
@@ -392,7 +389,6 @@ TEST(ToFloats, ReadsUnalignedBytesAndRefusesIntegers) {
 }
 
 // ---- expected tensors
-// -------------------------------------------------------------------------------------------
 
 int64_t parameters(const std::vector<ExpectedTensor>& tensors) {
   int64_t total = 0;

@@ -40,7 +40,6 @@ constexpr bool kFused = true;
 #endif
 
 // ---- strips
-// ------------------------------------------------------------------------------------------------------
 
 /// Calls f(offset, length) for every strip of n elements; only the last length can be below 16.
 template <class F>
@@ -124,7 +123,6 @@ HWY_INLINE float dot(const float* x, const float* y, int n) {
 }
 
 // ---- elementary functions
-// ----------------------------------------------------------------------------------------
 
 /// c[0] + c[1] x + c[2] x^2 ... by Horner's rule.
 template <size_t kCount>
