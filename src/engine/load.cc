@@ -31,6 +31,29 @@ model::ModelOptions model_options(const EngineOptions& o) {
   return m;
 }
 
+/// The ids of the chat template in config.json are those of the tokenizer, or the files are of two models.
+void check_tokens(const std::string& dir, const model::ModelConfig& config,
+                  const text::Tokenizer& tokenizer) {
+  if (tokenizer.vocabulary_size() > static_cast<size_t>(config.talker.text_vocab_size))
+    throw Error(
+        ErrorCode::model_invalid,
+        fmt::format(
+            "{}: the tokenizer has {} tokens, but the model's text embedding only {} (text_vocab_size); "
+            "the files are from different models",
+            dir, tokenizer.vocabulary_size(), config.talker.text_vocab_size));
+  const auto check = [&](const char* key, int32_t id, const char* token) {
+    const int32_t found = tokenizer.token_id(token).value_or(-1);
+    if (found != id)
+      throw Error(ErrorCode::model_invalid,
+                  fmt::format("{}: {} of config.json is {}, but the tokenizer gives {} the id {}; the files "
+                              "are from different models",
+                              dir, key, id, token, found));
+  };
+  check("im_start_token_id", config.im_start_id, "<|im_start|>");
+  check("im_end_token_id", config.im_end_id, "<|im_end|>");
+  check("assistant_token_id", config.assistant_id, "assistant");
+}
+
 }  // namespace
 
 std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options) {
@@ -39,13 +62,7 @@ std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOp
   check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
   check_memory(model::estimate_memory(config, model_options(options)), available_memory(), options);
   text::Tokenizer tokenizer = text::Tokenizer::load(dir);
-  if (tokenizer.vocabulary_size() > static_cast<size_t>(config.talker.text_vocab_size))
-    throw Error(
-        ErrorCode::model_invalid,
-        fmt::format(
-            "{}: the tokenizer has {} tokens, but the model's text embedding only {} (text_vocab_size); "
-            "the files are from different models",
-            dir.string(), tokenizer.vocabulary_size(), config.talker.text_vocab_size));
+  check_tokens(dir.string(), config, tokenizer);
   auto device = backend::make_cpu_backend({.threads = options.threads, .target = options.cpu_target});
   auto model = model::Model::load(dir, *device, model_options(options));
   return std::make_shared<Core>(options, std::move(device), std::move(model), std::move(tokenizer));
