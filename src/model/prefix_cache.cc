@@ -57,10 +57,11 @@ void PrefixCache::save(int32_t slot, const Prompt& prompt, std::span<const float
   const auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return a.last_use < b.last_use;
   });
-  oldest->rows.assign(prefix.begin(), prefix.end());
-  oldest->x_vector.assign(x_vector.begin(), x_vector.end());
-  oldest->last_use = ++uses_;
+  oldest->rows.clear();  // known again only when the copy is whole
   copy(save_[static_cast<size_t>(slot)], static_cast<int32_t>(oldest - entries_.begin()), prefix.size());
+  oldest->x_vector.assign(x_vector.begin(), x_vector.end());
+  oldest->rows.assign(prefix.begin(), prefix.end());
+  oldest->last_use = ++uses_;
 }
 
 }  // namespace skald::model
