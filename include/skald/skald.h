@@ -134,7 +134,7 @@ class TextStream {
  public:
   virtual ~TextStream() = default;
   /// Adds bytes of UTF-8; a code point may be cut. Blocks while more than the queue's bound is unread;
-  /// returns false when the stream is over (cancelled, failed).
+  /// returns false when the text was finished or the stream is over (ended, cancelled, failed).
   virtual bool push(std::string_view text) = 0;
   /// As push, but returns false at once where push would block.
   virtual bool try_push(std::string_view text) = 0;
@@ -149,7 +149,7 @@ class TextStream {
 };
 
 struct EngineOptions {
-  std::string device = "cpu";
+  std::string device = "cpu";     ///< "cpu" or "auto"
   int32_t threads = 0;            ///< 0 = what the process may use
   std::string cpu_target;         ///< SIMD target to force; empty = best
   int32_t slots = 1;              ///< requests in work at once

@@ -1,4 +1,5 @@
-/* skald's C interface (C99): the functions of skald.h without C++ in them.
+/* skald's C interface (C99): the functions of skald.h without C++ in them, but for Engine::prompt and the
+ * diagnosis.
  *
  * Errors: every function that can fail returns a skald_status; 0 is success. With a non-null `error` it also
  * writes the status and one sentence that says what went wrong and what to do. No exception crosses this
@@ -74,6 +75,7 @@ typedef struct skald_engine_options {
   int32_t slots;          /* requests in work at once */
   int32_t cache_capacity; /* positions per slot: prompt rows + frames */
   int32_t codec_chunk;    /* most frames per codec call */
+  int32_t kept_voices;    /* prompt prefixes kept for the next request of a voice; 0 = none */
 } skald_engine_options;
 
 void skald_engine_options_default(skald_engine_options* options, size_t size);
@@ -164,7 +166,7 @@ typedef struct skald_result {
   const char* const* warnings;
   size_t warning_count;
   double first_audio_ms, compute_ms, rtf;
-  int32_t stop, instruct_ignored, prompt_rows, text_tokens, frame_bound;
+  int32_t stop, instruct_ignored, prompt_rows, text_tokens, frame_bound, reused_rows;
 } skald_result;
 
 /* ---- one utterance ---- */
@@ -195,7 +197,7 @@ enum { SKALD_EVENT_NEED_TEXT = 0, SKALD_EVENT_CHUNK = 1, SKALD_EVENT_FINISHED = 
 skald_status skald_text_stream_start(skald_engine* engine, const skald_request* request,
                                      skald_text_stream** stream, skald_error* error);
 /* Adds `size` bytes of UTF-8, which may end inside a character. Waits while the queue is full. *accepted (may
- * be NULL) is 0 when the stream is over. Any thread. */
+ * be NULL) is 0 when the stream is over or its text was finished. Any thread. */
 skald_status skald_text_stream_push(skald_text_stream* stream, const char* bytes, size_t size,
                                     int32_t* accepted, skald_error* error);
 /* As push, but *accepted is 0 where push would wait. */

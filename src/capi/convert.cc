@@ -125,7 +125,7 @@ EngineOptions to_cpp(const skald_engine_options* options) {
   if (o.device) out.device = o.device;
   out.cpu_target = text(o.cpu_target);
   out.threads = o.threads, out.slots = o.slots, out.cache_capacity = o.cache_capacity,
-  out.codec_chunk = o.codec_chunk;
+  out.codec_chunk = o.codec_chunk, out.kept_voices = o.kept_voices;
   return out;
 }
 
@@ -173,6 +173,7 @@ void Handed::give(SpeechResult next, skald_result* out) {
   r.first_audio_ms = result.first_audio_ms, r.compute_ms = result.compute_ms, r.rtf = result.rtf;
   r.stop = static_cast<int32_t>(result.stop), r.instruct_ignored = result.instruct_ignored;
   r.prompt_rows = result.prompt_rows, r.text_tokens = result.text_tokens, r.frame_bound = result.frame_bound;
+  r.reused_rows = result.reused_rows;
   copy_known(r, out, "skald_result");
 }
 

@@ -65,6 +65,7 @@ void skald_engine_options_default(skald_engine_options* options, size_t size) {
   skald_engine_options o = {};
   o.threads = defaults.threads, o.slots = defaults.slots;
   o.cache_capacity = defaults.cache_capacity, o.codec_chunk = defaults.codec_chunk;
+  o.kept_voices = defaults.kept_voices;
   fill_default(o, options, size);
 }
 
