@@ -1,4 +1,5 @@
-// Safetensors files, mapped and strictly checked: single file or sharded index. Specification 1.1, 1.12, 1.13.
+// Safetensors files, mapped and strictly checked: single file or sharded index.
+// Specification 1.1, 1.12, 1.13.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +13,20 @@
 
 namespace skald::model {
 
-/// A set of named tensors mapped from one file or several shards. Immutable; sources stay valid while it lives.
+/// A set of named tensors mapped from one file or several shards. Immutable; sources stay valid while it
+/// lives.
 class Checkpoint {
  public:
-  /// Opens `dir/model.safetensors` or, failing that, `dir/model.safetensors.index.json` with its shards. Checks header
-  /// length, JSON, types, shape times type against length, ranges inside the file, no overlap, no duplicates.
-  /// Throws Error(model_not_found) or Error(model_invalid) naming file, tensor and byte offset.
+  /// Opens `dir/model.safetensors` or, failing that, `dir/model.safetensors.index.json` with its shards.
+  /// Checks header length, JSON, types, shape times type against length, ranges inside the file, no overlap,
+  /// no duplicates. Throws Error(model_not_found) or Error(model_invalid) naming file, tensor and byte
+  /// offset.
   static std::shared_ptr<const Checkpoint> open(const std::filesystem::path& dir);
   virtual ~Checkpoint() = default;
 
   virtual bool has(std::string_view name) const = 0;
-  /// The tensor, whose shape must equal `shape` and whose type must be f32, f16 or bf16; the data is aligned to its
-  /// type. Throws Error(model_invalid) naming tensor, expected and found.
+  /// The tensor, whose shape must equal `shape` and whose type must be f32, f16 or bf16; the data is aligned
+  /// to its type. Throws Error(model_invalid) naming tensor, expected and found.
   virtual backend::TensorSource get(std::string_view name, const std::vector<int64_t>& shape) const = 0;
   virtual std::vector<std::string> names() const = 0;  ///< sorted
   virtual std::vector<int64_t> shape(std::string_view name) const = 0;
@@ -53,8 +56,8 @@ struct FoundModel {
 };
 FoundModel find_model(const Checkpoint& checkpoint);
 
-/// Compares every tensor's name, shape and type with the configuration and adds a fault for each difference; a tensor
-/// too many is a warning. Weights of another size or type of model are one fault that says so.
+/// Compares every tensor's name, shape and type with the configuration and adds a fault for each difference;
+/// a tensor too many is a warning. Weights of another size or type of model are one fault that says so.
 void compare_tensors(const Checkpoint& checkpoint, const ModelConfig& config, Faults& faults);
 void compare_codec_tensors(const Checkpoint& checkpoint, const CodecConfig& config, Faults& faults);
 

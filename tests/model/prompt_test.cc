@@ -21,8 +21,10 @@ ModelConfig published() {
   TalkerConfig& t = c.talker;
   t.vocab_size = 3072, t.num_code_groups = 16;
   t.codec_pad_id = 2148, t.codec_bos_id = 2149, t.codec_eos_id = 2150;
-  t.codec_think_id = 2154, t.codec_nothink_id = 2155, t.codec_think_bos_id = 2156, t.codec_think_eos_id = 2157;
-  t.language_ids = {{"english", 2050}, {"chinese", 2055}, {"sichuan_dialect", 2062}, {"beijing_dialect", 2074}};
+  t.codec_think_id = 2154, t.codec_nothink_id = 2155, t.codec_think_bos_id = 2156,
+  t.codec_think_eos_id = 2157;
+  t.language_ids = {
+      {"english", 2050}, {"chinese", 2055}, {"sichuan_dialect", 2062}, {"beijing_dialect", 2074}};
   t.speaker_ids = {{"ryan", 3061}, {"eric", 2875}, {"dylan", 2878}};
   t.speaker_dialect = {{"eric", "sichuan_dialect"}, {"dylan", "beijing_dialect"}};
   return c;
@@ -53,8 +55,8 @@ TEST(Prompt, StreamCustomVoiceWithLanguage) {
   PromptInput in = hello();
   in.layout = Layout::stream, in.language_id = kLang, in.speaker_id = kSpeaker;
   const Prompt p = build_prompt(c, in);
-  EXPECT_THAT(print(p), ElementsAre("151644", "77091", "198", "151671+2154", "151671+2156", "151671+2050", "151671+2157",
-                                    "151671+3061", "151672+2148", "9707+2149"));
+  EXPECT_THAT(print(p), ElementsAre("151644", "77091", "198", "151671+2154", "151671+2156", "151671+2050",
+                                    "151671+2157", "151671+3061", "151672+2148", "9707+2149"));
   EXPECT_THAT(trailing_ids(c, in, p), ElementsAre(13, kEos));
 }
 
@@ -71,9 +73,9 @@ TEST(Prompt, WholeCustomVoiceWithInstruction) {
   PromptInput in = hello();
   in.instruct_ids = {1, 2, 3}, in.language_id = kLang, in.speaker_id = kSpeaker;
   const Prompt p = build_prompt(c, in);
-  EXPECT_THAT(print(p), ElementsAre("1", "2", "3", "151644", "77091", "198", "151671+2154", "151671+2156", "151671+2050",
-                                    "151671+2157", "151671+3061", "151672+2148", "9707+2148", "13+2148", "151673+2148",
-                                    "151671+2149"));
+  EXPECT_THAT(print(p), ElementsAre("1", "2", "3", "151644", "77091", "198", "151671+2154", "151671+2156",
+                                    "151671+2050", "151671+2157", "151671+3061", "151672+2148", "9707+2148",
+                                    "13+2148", "151673+2148", "151671+2149"));
   EXPECT_TRUE(trailing_ids(c, in, p).empty());
 }
 
@@ -81,8 +83,9 @@ TEST(Prompt, XVectorRowStandsWhereTheSpeakerStands) {
   const ModelConfig c = published();
   PromptInput in = hello();
   in.layout = Layout::stream, in.has_x_vector = true;
-  EXPECT_THAT(print(build_prompt(c, in)), ElementsAre("151644", "77091", "198", "151671+2155", "151671+2156",
-                                                      "151671+2157", "151671+xvec", "151672+2148", "9707+2149"));
+  EXPECT_THAT(print(build_prompt(c, in)),
+              ElementsAre("151644", "77091", "198", "151671+2155", "151671+2156", "151671+2157",
+                          "151671+xvec", "151672+2148", "9707+2149"));
 }
 
 TEST(Prompt, EmptyTextUsesTheClosingTokenInTheStreamLayout) {
@@ -121,8 +124,8 @@ TEST(Prompt, InContextStreamWithLongReference) {
   const ModelConfig c = published();
   const PromptInput in = in_context(7);
   const Prompt p = build_prompt(c, in);
-  EXPECT_THAT(block_b(p), ElementsAre("1+2149", "2+F100", "3+F101", "9707+F102", "13+F103", "151673+F104", "151671+F105",
-                                      "151671+F106"));
+  EXPECT_THAT(block_b(p), ElementsAre("1+2149", "2+F100", "3+F101", "9707+F102", "13+F103", "151673+F104",
+                                      "151671+F105", "151671+F106"));
   EXPECT_TRUE(trailing_ids(c, in, p).empty());
 }
 
@@ -139,8 +142,8 @@ TEST(Prompt, InContextWhole) {
   PromptInput in = in_context(3);
   in.layout = Layout::whole;
   const Prompt p = build_prompt(c, in);
-  EXPECT_THAT(block_b(p), ElementsAre("1+2148", "2+2148", "3+2148", "9707+2148", "13+2148", "151673+2148", "151671+2149",
-                                      "151671+F100", "151671+F101", "151671+F102"));
+  EXPECT_THAT(block_b(p), ElementsAre("1+2148", "2+2148", "3+2148", "9707+2148", "13+2148", "151673+2148",
+                                      "151671+2149", "151671+F100", "151671+F101", "151671+F102"));
   EXPECT_TRUE(trailing_ids(c, in, p).empty());
 }
 

@@ -10,8 +10,9 @@
 namespace skald::backend {
 
 struct CpuOptions {
-  int threads = 0;      ///< 0 = what the process may use (affinity and control group)
-  std::string target;   ///< SIMD target to force, e.g. "AVX2", "SSE4", "scalar"; empty = best. Unknown: Error(invalid_argument)
+  int threads = 0;     ///< 0 = what the process may use (affinity and control group)
+  std::string target;  ///< SIMD target to force, e.g. "AVX2", "SSE4", "scalar"; empty = best. Unknown:
+                       ///< Error(invalid_argument)
 };
 
 /// Makes the CPU device. Throws Error(invalid_argument) naming the targets this machine has.

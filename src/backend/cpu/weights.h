@@ -46,8 +46,8 @@ struct LoadedWeight {
   size_t bytes() const { return packed.data.size() + values.size() * sizeof(float); }
 };
 
-/// Packs a tensor for its role, with all threads. Throws Error(model_invalid) naming the tensor when rank, type or size do not
-/// fit.
+/// Packs a tensor for its role, with all threads. Throws Error(model_invalid) naming the tensor when rank,
+/// type or size do not fit.
 LoadedWeight load_weight(WeightRole role, const TensorSource& source, Pool& pool);
 
 /// out[i] (+)= row `index` of a table.
