@@ -293,7 +293,7 @@ TEST_P(PerTarget, LanesAreIndependent) {
 }
 
 /// 70,000 x 32 samples, more than the 65,535 tiles that stop other runtimes: one call equals 32 calls.
-TEST(Conv, VeryLongInput) {
+TEST(Conv, B032_VeryLongInput) {
   constexpr int kRows = 70'000 * 32;
   Rig rig;
   const Tensor w = rig.load(WeightRole::convolution, {1, 2, 3});

@@ -99,7 +99,7 @@ TEST_P(PerTarget, SnakeAccuracy) {
   EXPECT_TRUE(std::isnan(y[1]));
 }
 
-TEST(Targets, NamesAreFoundAndTheBestComesFirst) {
+TEST(Targets, B093_NamesAreFoundAndTheBestComesFirst) {
   for (const cpu::Kernels* k : cpu::usable_kernels()) EXPECT_EQ(cpu::find_kernels(cpu::target_name(*k)), k);
   EXPECT_EQ(cpu::find_kernels(""), cpu::usable_kernels().front());
   EXPECT_EQ(cpu::find_kernels("AVX"), nullptr);
@@ -230,7 +230,7 @@ bool fused(const std::string& target) {
 }
 
 /// Every pair of targets: equal bits among the fused and among the unfused ones, else close after eleven ops.
-TEST(Targets, LockStepOfOneProgram) {
+TEST(Targets, B110_LockStepOfOneProgram) {
   for (const std::string& a : cpu_targets())
     for (const std::string& b : cpu_targets()) {
       Network first(a), second(b);

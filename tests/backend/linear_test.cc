@@ -218,7 +218,7 @@ TEST(Linear, HalfPrecisionWeightsAreExact) {
 }
 
 /// Activations of a million stay finite and right (half-precision activations would overflow).
-TEST_P(PerTarget, LargeActivations) {
+TEST_P(PerTarget, B111_LargeActivations) {
   Rig rig(GetParam());
   constexpr int kInputs = 96, kOutputs = 48;
   const Tensor w = rig.load(WeightRole::matrix, {kOutputs, kInputs}),
