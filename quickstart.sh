@@ -20,7 +20,6 @@ out=speech.wav
 model=${SKALD_MODEL:-}
 text=''
 have_text=no
-json=no
 options=()
 
 fail() {
@@ -36,7 +35,6 @@ while [ $# -gt 0 ]; do
       if [ "$1" = -o ]; then out=$2; else model=$2; fi
       shift ;;
     --model=*) model=${1#--model=} ;;
-    --json) json=yes ;;
     *)
       if [ $have_text = yes ]; then
         options+=("$1")
@@ -85,35 +83,29 @@ cmake --build "$build" --target bin/skald 2>&1 </dev/null | tee -a "$log" | show
 
 # ---- speak --------------------------------------------------------------------------------------------------------
 
+given=" ${options[*]-} "
 arguments=(say --model "$model" -o "$out")
+# A CustomVoice model wants a voice: its first one, unless the reader chose.
+first_voice=$(tr -d '\n' <"$model/config.json" 2>/dev/null | sed -n 's/.*"spk_id": *{ *"\([^"]*\)".*/\1/p')
+if [[ -n $first_voice && $given != *" --voice"* ]]; then
+  say "No --voice was named: speaking as \"$first_voice\"."
+  arguments+=(--voice "$first_voice")
+fi
 # Random weights need not find the stop token: 4 s of noise are enough.
-case " ${options[*]-} " in
-  *" --max-"*) ;;
-  *) if [ $noise = yes ]; then arguments+=(--max-frames 50); fi ;;
-esac
+if [[ $noise = yes && $given != *" --max-"* ]]; then arguments+=(--max-frames 50); fi
 arguments+=(${options[@]+"${options[@]}"})
 
-if [ "$out" = - ]; then
-  exec "$build/bin/skald" "${arguments[@]}" -- "$text"
-fi
-
-start=$(date +%s%N)
 status=0
-result=$("$build/bin/skald" "${arguments[@]}" --json -- "$text" </dev/null) || status=$?
+"$build/bin/skald" "${arguments[@]}" -- "$text" </dev/null || status=$?
 if [ $status != 0 ]; then
   printf '\nquickstart: skald ended with status %d; docs/errors.md says what each status means.\n' $status >&2
   exit $status
 fi
-took=$((($(date +%s%N) - start) / 1000000))
-frames=$(printf '%s' "$result" | tr -d '\n' | sed -n 's/.*"frames": *\([0-9]*\).*/\1/p')
-if [ $json = yes ]; then say "$result"; fi
-
-# A frame is 80 ms.
-say "$(printf 'Wrote %s: %d.%02d s of audio, made in %d.%02d s.' "$out" \
-  $((frames * 8 / 100)) $((frames * 8 % 100)) $((took / 1000)) $((took % 1000 / 10)))"
 if [ $noise = yes ]; then
   say "Remember: this is noise from random weights. With a model: ./quickstart.sh \"Some text\" --model DIR --voice vivian"
 fi
+if [ "$out" = - ]; then exit 0; fi
+say "Wrote $out."
 for player in aplay paplay ffplay mpv play; do
   if command -v $player >/dev/null 2>&1; then
     say "Play it with: $player $out"
