@@ -155,7 +155,7 @@ struct EngineOptions {
   int32_t slots = 1;              ///< requests in work at once
   int32_t cache_capacity = 4096;  ///< talker positions per slot: prompt rows + frames
   int32_t codec_chunk = 16;       ///< most frames per codec call
-  int32_t kept_voices = 4;        ///< prompt prefixes kept for the next request of a voice; 0 = none
+  int32_t kept_voices = 1;        ///< prompt prefixes kept for the next request of a voice; 0 = none
 };
 
 /// What a loaded model offers.

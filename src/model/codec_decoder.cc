@@ -178,21 +178,30 @@ Buffer CodecDecoder::allocate_state(const std::string& label, int32_t history, i
   return state;
 }
 
-void CodecDecoder::allocate_scratch(int32_t max_frames) {
-  // Each area holds the widest stage: rows grow while channels halve.
-  int64_t rows = 1, channels = config_.latent_dim, widest = channels;
-  for (int32_t ratio : config_.upsampling_ratios) {
+int64_t CodecDecoder::widest_stage(const CodecDecoderConfig& config) {
+  // Rows grow while channels halve.
+  int64_t rows = 1, channels = config.latent_dim, widest = channels;
+  for (int32_t ratio : config.upsampling_ratios) {
     rows *= ratio;
     widest = std::max(widest, rows * channels * 4);  // ConvNeXt expands four times
   }
-  channels = config_.decoder_dim;
+  channels = config.decoder_dim;
   widest = std::max(widest, rows * channels);
-  for (int32_t rate : config_.upsample_rates) {
+  for (int32_t rate : config.upsample_rates) {
     rows *= rate, channels /= 2;
     widest = std::max(widest, rows * channels);
   }
+  return widest;
+}
+
+void CodecDecoder::allocate_scratch(int32_t max_frames) {
+  const int64_t widest = widest_stage(config_);
+  if (widest > INT32_MAX)
+    throw Error(ErrorCode::model_invalid,
+                "the codec's widest stage has " + std::to_string(widest) +
+                    " values a frame, more than any real model; check its config.json");
   auto area = [&](const char* label) {
-    return device_.allocate(label, Dtype::f32, 1, static_cast<int32_t>(widest * max_frames));
+    return device_.allocate(label, Dtype::f32, max_frames, static_cast<int32_t>(widest));
   };
   scratch_ = {area("codec.a"), area("codec.b"), area("codec.c")};
 }

@@ -21,6 +21,8 @@ class CodecDecoder {
                int32_t slots, int32_t max_frames);
 
   int32_t samples_per_frame() const { return samples_per_frame_; }
+  /// Values of one frame at the stage that has most: each of three scratch areas holds so many per frame.
+  static int64_t widest_stage(const CodecDecoderConfig& config);
   /// The slot's stream starts anew: zero history, position 0.
   void reset(int32_t slot);
   /// codes [frames * groups] -> samples [frames * samples_per_frame], continuing the slot's stream.

@@ -113,16 +113,13 @@ class LoadedModel final : public Model {
 
 MemoryEstimate estimate_memory(const ModelConfig& config, const ModelOptions& options) {
   const TalkerConfig& t = config.talker;
-  const CodecDecoderConfig& c = config.codec.decoder;
   MemoryEstimate m;
   m.weights = packed_bytes(expected_tensors(config)) + packed_bytes(expected_codec_tensors(config.codec));
   const uint64_t positions = uint64_t(options.slots) * options.cache_capacity +
                              uint64_t(options.prefix_entries) * std::min(kPrefixRows, options.cache_capacity);
   m.cache = positions * sizeof(float) * (uint64_t(t.layers) * 2 * t.kv_heads * t.head_dim + t.hidden_size);
-  // Three scratch areas of the codec dominate: rows * channels of its widest stage.
-  const uint64_t widest =
-      uint64_t(config.codec.decode_upsample_rate) * (c.decoder_dim >> c.upsample_rates.size());
-  m.buffers = 3 * sizeof(float) * widest * options.codec_chunk;
+  m.buffers =
+      3 * sizeof(float) * uint64_t(CodecDecoder::widest_stage(config.codec.decoder)) * options.codec_chunk;
   return m;
 }
 

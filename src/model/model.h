@@ -20,7 +20,7 @@ struct ModelOptions {
   int32_t slots = 1;
   int32_t cache_capacity = 4096;  ///< talker positions per slot
   int32_t codec_chunk = 16;       ///< most frames of one codec call
-  int32_t prefix_entries = 4;     ///< prompt prefixes kept of voices that spoke; 0 = none
+  int32_t prefix_entries = 1;     ///< prompt prefixes kept of voices that spoke; 0 = none
 };
 
 /// Bytes that a model needs, known from its configuration alone.

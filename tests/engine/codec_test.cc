@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <random>
 
+#include "backend/cpu/cpu.h"
 #include "engine/codec_run.h"
 #include "support.h"
 
@@ -138,6 +140,28 @@ TEST(Reports, B030_ChunkBordersCannotBeHeard) {
       decode_in_chunks(*core, codes, DecodeMode::whole, [&] { return codes.size(); });
   for (size_t chunk = 1; chunk <= 50; ++chunk)
     ASSERT_EQ(decode_in_chunks(*core, codes, DecodeMode::stream, [&] { return chunk; }), whole) << chunk;
+}
+
+// B035: the samples of fixed codes are those of the last release, bit for bit on every vector width that
+// fuses its multiply-adds, and the end has no click: its last step is an ordinary one.
+TEST(Reports, B035_WaveformOfFixedCodesIsPinned) {
+  std::vector<int32_t> codes(40 * 16);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<int32_t>(i * 2654435761u >> 8 & 63);
+  for (const std::string target : {"AVX3", "AVX2"}) {
+    const auto here = backend::cpu_targets();
+    if (std::find(here.begin(), here.end(), target) == here.end()) continue;
+    EngineOptions options;
+    options.cpu_target = target;
+    const std::vector<float> wave =
+        Engine::open(model_dir("tiny-cv"), options)->decode(codes, DecodeMode::stream);
+    uint64_t hash = 0xcbf29ce484222325;  // FNV-1a over the bits
+    for (const float x : wave) hash = (hash ^ std::bit_cast<uint32_t>(x)) * 0x100000001b3;
+    EXPECT_EQ(hash, 1891271668232618536u) << target;
+    float largest = 0;
+    for (size_t i = wave.size() / 2; i + 2 < wave.size(); ++i)
+      largest = std::max(largest, std::abs(wave[i + 1] - wave[i]));
+    EXPECT_LE(std::abs(wave.back() - wave[wave.size() - 2]), largest) << target;
+  }
 }
 
 }  // namespace
