@@ -58,15 +58,15 @@ OutputFile::OutputFile(int fd, std::string name) : fd_(fd), name_(std::move(name
 
 std::unique_ptr<OutputFile> OutputFile::open(const std::filesystem::path& path) {
   const std::string name = path.string();
-  const std::filesystem::path target = resolve(path);
   struct stat info {};
-  const bool exists = ::stat(target.c_str(), &info) == 0;
+  const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) throw_io("write", name, EISDIR);
   if (exists && !S_ISREG(info.st_mode)) {
-    const int fd = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) throw_io("open", name, errno);
     return std::unique_ptr<OutputFile>(new OutputFile(fd, name));
   }
+  const std::filesystem::path target = resolve(path);
   // The rename would replace a write-protected file if its folder allows; the user who protected it expects
   // an error.
   if (exists && ::access(target.c_str(), W_OK) != 0) throw_io("write", name, errno);

@@ -139,6 +139,7 @@ class SayRun {
     options.pause_ms = o_.pause_ms;
     options.hold_pieces = !streaming_;
     options.clean_text = o_.clean_text;
+    options.on_progress = [this](int32_t piece, int64_t frames) { show_progress(piece, frames); };
     if (output_) {
       writer_ = std::make_unique<AudioWriter>(std::move(output_),
                                               o_.floats ? audio::SampleFormat::f32 : audio::SampleFormat::s16,
@@ -165,22 +166,21 @@ class SayRun {
     for (bool last = false; !last; chunk = streaming_ ? kStreamChunk : kFileChunk) {
       AudioChunk audio = text_->next_audio(chunk);
       last = audio.last;
-      samples_ += audio.samples.size();
       if (writer_) writer_->write(std::move(audio.samples));
-      if (!last) show_progress();
     }
   }
 
-  void show_progress() {
+  void show_progress(int32_t piece, int64_t frames) {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_progress_ < std::chrono::milliseconds(100)) return;
     last_progress_ = now;
+    const ModelInfo& info = engine_->info();
     const int32_t pieces = text_->piece_count();
-    const double seconds = static_cast<double>(samples_) / engine_->info().sample_rate;
-    session_.log.status(pieces == 1
-                            ? fmt::format("{:.1f} s of speech", seconds)
-                            : fmt::format("piece {}{}: {:.1f} s of speech", text_->result().pieces.size() + 1,
-                                          pieces > 0 ? fmt::format(" of {}", pieces) : "", seconds));
+    const std::string where =
+        pieces == 1 ? ""
+                    : fmt::format("piece {}{}: ", piece + 1, pieces > 0 ? fmt::format(" of {}", pieces) : "");
+    session_.log.status(fmt::format("{}{:.1f} s of speech", where,
+                                    static_cast<double>(frames) * info.samples_per_frame / info.sample_rate));
   }
 
   /// After an error: closes what can be closed and reports what there is.
@@ -252,7 +252,6 @@ class SayRun {
   std::optional<Recorder> recorder_;
   std::unique_ptr<AudioWriter> writer_;
   std::optional<engine::LongText> text_;
-  uint64_t samples_ = 0;
   std::chrono::steady_clock::time_point last_progress_;
 };
 

@@ -188,7 +188,7 @@ LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions option
                    PieceObserver* observer)
     : engine_(engine),
       request_(std::move(request)),
-      options_(options),
+      options_(std::move(options)),
       observer_(observer),
       feed_(std::make_unique<Feed>()),
       joiner_(static_cast<size_t>(engine.info().sample_rate * kFadeMs / 1000)) {
@@ -261,6 +261,7 @@ bool LongText::begin_piece() {
     joiner_.begin_piece(0);
   }
   current_ = PieceReport{};
+  in_piece_ = true;
   current_.index = static_cast<int32_t>(index);
   current_.text = options_.clean_text ? text::clean_invisible(*piece) : std::move(*piece);
   piece_given_out_ = false;
@@ -370,6 +371,7 @@ void LongText::end_piece() {
   merge(current_);
   feed_->pending.insert(0, running_->unpushed);  // the speech ended before it took all of its text
   set_running(nullptr);
+  in_piece_ = false;
   if (observer_) observer_->end(current_, codes);
 }
 
@@ -384,7 +386,7 @@ void LongText::rethrow(const Error& error) {
   }
   std::string where;
   const bool one = feed_->source ? feed_->given <= 1 : feed_->whole.size() == 1;
-  if (!one && error.code() != ErrorCode::cancelled) {
+  if (!one && in_piece_ && error.code() != ErrorCode::cancelled) {
     where = fmt::format("piece {}{} (\"{}\"): ", current_.index + 1,
                         feed_->source ? "" : fmt::format(" of {}", feed_->whole.size()),
                         first_words(current_.text));
@@ -421,6 +423,9 @@ AudioChunk LongText::next_audio(int32_t max_frames) {
         joiner_.add(std::exchange(piece_samples_, {}));
         out.frames += std::exchange(piece_frames_, 0);
         piece_given_out_ |= chunk.frames > 0;
+      }
+      if (options_.on_progress) {
+        options_.on_progress(current_.index, result_.total.frames + running_->result().frames);
       }
       if (chunk.last) end_piece();
       out.samples = joiner_.take();

@@ -70,6 +70,8 @@ struct LongTextOptions {
       false;  ///< give out no sample of a piece before it is whole, so that a runaway can be tried again
   bool retry = true;  ///< try a runaway piece once more with another seed while none of it has been given out
   bool clean_text = false;  ///< text::clean_invisible over the text of every piece
+  /// Called on the speaking thread after every few frames: index of the piece, frames spoken so far in all.
+  std::function<void(int32_t piece, int64_t frames)> on_progress;
 };
 
 /// One piece of the text, spoken or being spoken.
@@ -146,6 +148,7 @@ class LongText {
   std::vector<float> piece_samples_;  // of the current piece, not yet in the joiner
   int32_t piece_frames_ = 0;
   bool piece_given_out_ = false;
+  bool in_piece_ = false;  // errors concern current_
   PieceReport current_;
   std::unique_ptr<Running> running_;
   std::mutex running_mutex_;  // cancel() against the exchange of running_

@@ -71,6 +71,9 @@ class Pipes(Case):
             self.assertEqual(audio.placeholder, flags == "ab")
             (self.dir / "a.wav").unlink()
 
+    def test_standard_output_by_its_name(self):
+        self.assertEqual(self.assert_status(say("-o", "/dev/stdout", TEXT), 0).out, say("-o", "-", TEXT).out)
+
     def test_text_that_arrives_at_once_is_the_whole_text(self):
         whole = Wav(say("-o", "-", LONG).out)
         piped = Wav(say("-o", "-", stdin=LONG.encode()).out)

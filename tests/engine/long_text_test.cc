@@ -383,6 +383,29 @@ TEST(LongText, APieceIsSpokenBeforeTheTextIsComplete) {
   EXPECT_GT(left, 5u) << "the first piece waits for its own text only";
 }
 
+TEST(LongText, ErrorsOfTheSourceNameNoPiece) {
+  FakeEngine engine;
+  int calls = 0;
+  const TextSource source = [&]() -> TextArrival {
+    if (++calls == 1) return {sentences(12)};
+    throw Error(ErrorCode::invalid_text, "byte 7 is wrong");
+  };
+  LongText text(engine, request(""), {}, source);
+  EXPECT_EQ(failure(text, ErrorCode::invalid_text), "byte 7 is wrong");
+  EXPECT_EQ(engine.requests.size(), 1u) << "what came before it was spoken";
+}
+
+TEST(LongText, ProgressIsReportedWhileAPieceIsHeld) {
+  FakeEngine engine;
+  LongTextOptions options;
+  options.hold_pieces = true;
+  std::vector<int64_t> frames;
+  options.on_progress = [&](int32_t, int64_t so_far) { frames.push_back(so_far); };
+  LongText text(engine, request("Hello."), options);
+  speak(text, 1);
+  EXPECT_THAT(frames, ElementsAre(1, 2, 3, 3));
+}
+
 TEST(LongText, AQuietWriterIsNotWaitedFor) {
   FakeEngine engine;
   Typist typist;
