@@ -1,8 +1,9 @@
 """The pages name what the program has, and nothing else."""
 import re
+import subprocess
 import unittest
 
-from support import ROOT, skald
+from support import ROOT, SKALD, skald
 
 COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"])
 
@@ -39,6 +40,21 @@ class Pages(unittest.TestCase):
             result = skald(*command, "--help")
             self.assertEqual((result.status, result.err), (0, ""))
             self.assertIn(f"Usage: skald {' '.join(command)}", result.out.decode())
+
+    def complete(self, *words):
+        script = (f'source {ROOT}/src/cli/completions/skald.bash; compopt() {{ :; }}; '
+                  'COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _skald; printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["bash", "-c", script, "bash", SKALD, *words], capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_completion(self):
+        self.assertEqual(self.complete("s"), ["say"])
+        self.assertEqual(self.complete("codec", "d"), ["decode"])
+        self.assertEqual(self.complete("say", "--vo"), ["--voice"])
+        self.assertEqual(self.complete("say", "--text-layout", ""), ["whole", "stream", "ahead"])
+        self.assertEqual(self.complete("codec", "decode", "--de"), ["--device", "--decode"])
+        self.assertEqual(self.complete("say", "--voice", "x", "-o", ""), [])
 
     def test_help_shows_how_to_play(self):
         text = skald("say", "--help").out.decode()
