@@ -12,7 +12,7 @@ TEXT
 }
 
 quick_steps=(format includes style strings shell release asan fuzz python)
-full_steps=(tsan tidy slow mutate debian13)
+full_steps=(tsan tidy slow bench mutate debian13)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
@@ -134,6 +134,12 @@ step_slow() {
   run_ctest release -L full
 }
 
+# The benchmarks build; their numbers mean something only on a quiet machine.
+step_bench() {
+  cmake --preset release -B build/bench -DSKALD_BENCH=ON -DSKALD_TESTS=OFF
+  cmake --build build/bench -j "$jobs"
+}
+
 step_mutate() {
   [ -x tools/mutate ] || skip "tools/mutate is not in this tree"
   tools/mutate
@@ -155,6 +161,7 @@ done
 
 sections=(build test fuzz)
 [[ " ${steps[*]} " =~ " "(tidy|debian13)" " ]] && sections+=(full)
+[[ " ${steps[*]} " =~ " "bench" " ]] && sections+=(bench)
 tools/install_packages "${sections[@]}" || exit 1
 
 logs=build/log
