@@ -357,6 +357,12 @@ struct Program {
   int32_t id = -1;
 };
 
+/// What a device can do at most, measured on the spot with its own threads; 0 = unknown.
+struct DeviceSpeed {
+  double read_bytes_per_second = 0;  ///< streaming sum over memory much larger than any cache
+  double flops_per_second = 0;       ///< independent float32 multiply-adds, counted as two
+};
+
 /// One device. Used from one thread at a time; the engine serialises.
 class Backend {
  public:
@@ -380,6 +386,9 @@ class Backend {
 
   virtual size_t weight_bytes() const = 0;
   virtual size_t buffer_bytes() const = 0;  ///< reserved, not necessarily committed
+
+  /// Takes about half a second and some hundred megabytes, which are given back.
+  virtual DeviceSpeed measure_speed() { return {}; }
 };
 
 }  // namespace skald::backend

@@ -17,6 +17,7 @@
 #include "backend/cpu/kernels/attention-inl.h"
 #include "backend/cpu/kernels/product-inl.h"
 #include "backend/cpu/kernels/rows-inl.h"
+#include "backend/cpu/kernels/yardstick-inl.h"
 
 #ifndef SKALD_BACKEND_CPU_KERNELS_ONCE
 #define SKALD_BACKEND_CPU_KERNELS_ONCE
@@ -41,7 +42,9 @@ constexpr Kernels kTable = {.target = HWY_TARGET,
                             .attend = attend,
                             .snake = snake,
                             .depthwise = depthwise,
-                            .add = add};
+                            .add = add,
+                            .read_stream = read_stream,
+                            .multiply_add = multiply_add};
 
 }  // namespace
 const Kernels& table() { return kTable; }

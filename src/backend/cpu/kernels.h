@@ -89,6 +89,12 @@ struct Kernels {
                     float* out);
   /// out[i] += x[i].
   void (*add)(const float* x, int n, float* out);
+
+  // Yardsticks of `measure_speed`; the results only keep the compiler honest.
+  /// Some sum of x[0..n), n a multiple of 64, read as four streams.
+  float (*read_stream)(const float* x, int64_t n);
+  /// rounds * 12 independent multiply-adds of one vector each; returns the floating point operations done.
+  double (*multiply_add)(int64_t rounds, float* sink);
 };
 
 /// The kernels of one target by name, "" for the best this machine has; null when the name is unknown or not

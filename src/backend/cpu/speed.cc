@@ -1,0 +1,79 @@
+// How fast this machine reads and multiplies, with the device's own threads and instruction set.
+#include <unistd.h>
+
+#include <chrono>
+
+#include "backend/cpu/device.h"
+
+namespace skald::backend::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Best rate of several passes; each returns how much it did. The best one, since other work on the machine
+/// can only slow a pass down.
+template <class Pass>
+double best_rate(double seconds, Pass&& pass) {
+  constexpr int kLeastPasses = 3;
+  double best = 0;
+  const auto start = Clock::now();
+  for (int n = 0; n < kLeastPasses || seconds_since(start) < seconds; ++n) {
+    const auto from = Clock::now();
+    const double done = pass();
+    best = std::max(best, done / seconds_since(from));
+  }
+  return best;
+}
+
+/// Eight times the last cache that the system tells of, within reason.
+int64_t stream_bytes() {
+  constexpr int64_t kLeast = int64_t{256} << 20, kMost = int64_t{1} << 30;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  return std::clamp<int64_t>(8 * sysconf(_SC_LEVEL3_CACHE_SIZE), kLeast, kMost);
+#else
+  return kLeast;
+#endif
+}
+
+double read_rate(const Kernels& kernels, Pool& pool) {
+  const int threads = pool.threads();
+  const int64_t part = stream_bytes() / static_cast<int64_t>(sizeof(float)) / threads / 1024 * 1024;
+  const Mapping memory("bandwidth measurement", static_cast<size_t>(part) * threads * sizeof(float), true);
+  // Untouched pages would all be the one page of zeros.
+  pool.run(threads, [&](int task, int) { std::fill_n(memory.as<float>() + task * part, part, 1.0f); });
+  std::vector<float> sums(static_cast<size_t>(threads));
+  return best_rate(0.25, [&] {
+    pool.run(threads, [&](int task, int) {
+      sums[static_cast<size_t>(task)] = kernels.read_stream(memory.as<float>() + task * part, part);
+    });
+    return static_cast<double>(memory.size());
+  });
+}
+
+double multiply_add_rate(const Kernels& kernels, Pool& pool) {
+  constexpr int64_t kRounds = 1 << 20;
+  std::vector<float> sinks(static_cast<size_t>(pool.threads()));
+  std::vector<double> done(sinks.size());
+  return best_rate(0.1, [&] {
+    pool.run(pool.threads(), [&](int task, int) {
+      const auto i = static_cast<size_t>(task);
+      done[i] = kernels.multiply_add(kRounds, &sinks[i]);
+    });
+    double sum = 0;
+    for (const double d : done) sum += d;
+    return sum;
+  });
+}
+
+}  // namespace
+
+DeviceSpeed CpuDevice::measure_speed() {
+  return {.read_bytes_per_second = read_rate(kernels_, pool_),
+          .flops_per_second = multiply_add_rate(kernels_, pool_)};
+}
+
+}  // namespace skald::backend::cpu
