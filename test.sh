@@ -182,7 +182,10 @@ for step in "${steps[@]}"; do
   esac
   printf '%-8s %2d:%02d  %s\n' $word $((took / 60)) $((took % 60)) "$verdict"
   if [ $word = FAILED ]; then
-    tail -n 60 "$log" | sed 's/^/  | /'
+    # The first complaints, then the end.
+    { grep -nE -A4 ' error: |: Failure$|^FAILED: |runtime error: |ERROR: |^(FAIL|ERROR): ' "$log" | head -n 50
+      printf '...\n'
+      tail -n 20 "$log"; } | sed 's/^/  | /'
   fi
 done
 
