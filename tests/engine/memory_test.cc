@@ -87,7 +87,8 @@ TEST(Reports, B086_TooLittleMemoryFailsTheStart) {
 TEST(Reports, B088_EstimateOfExtremeSizes) {
   const model::ModelConfig config = model::load_config(test::model_dir("tiny-cv"));
   const auto cache = [&](int32_t slots, int32_t capacity) {
-    return model::estimate_memory(config, {.slots = slots, .cache_capacity = capacity}).cache;
+    return model::estimate_memory(config, {.slots = slots, .cache_capacity = capacity, .prefix_entries = 0})
+        .cache;
   };
   EXPECT_EQ(cache(8, 1000), 8 * cache(1, 1000));
   EXPECT_EQ(cache(1, 4000), 4 * cache(1, 1000));

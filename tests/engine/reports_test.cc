@@ -300,21 +300,29 @@ TEST(Reports, B077_OfficialCutArithmetic) {
   }
 }
 
-// B080: the same request again and again, with similar and other ones between.
+// B080: the same request again and again, similar and other ones between, with kept prefixes and without.
 TEST(Reports, B080_RequestsInARowDoNotDisturbEachOther) {
-  Engine& engine = tiny("tiny-cv");
   SpeechRequest a = simple("The first of all words", 25), a2 = simple("The first of all worlds", 25),
                 b = simple("Something else entirely, and longer than that", 40);
   a.sampling = {}, a2.sampling = {}, b.voice = "dora";
-  const Outcome first = speak(engine, a);
-  for (const SpeechRequest* r : {&a, &a2, &b, &a}) {
-    const Outcome out = speak(engine, *r);
-    if (r == &a) {
-      EXPECT_EQ(out.codes, first.codes);
-      EXPECT_EQ(out.samples, first.samples);
-    } else {
-      EXPECT_NE(out.codes, first.codes);
+  EngineOptions options;
+  options.threads = 1, options.kept_voices = 0;
+  const Outcome first = speak(*Engine::open(model_dir("tiny-cv"), options), a);
+  for (const int32_t kept : {0, 1, 4}) {
+    options.kept_voices = kept;
+    const auto engine = Engine::open(model_dir("tiny-cv"), options);
+    int32_t reused = 0;
+    for (const SpeechRequest* r : {&a, &a, &a2, &b, &a}) {
+      const Outcome out = speak(*engine, *r);
+      reused += out.result.reused_rows;
+      if (r == &a) {
+        EXPECT_EQ(out.codes, first.codes) << kept;
+        EXPECT_EQ(out.samples, first.samples) << kept;
+      } else {
+        EXPECT_NE(out.codes, first.codes);
+      }
     }
+    EXPECT_EQ(reused > 0, kept > 0);
   }
 }
 
@@ -353,6 +361,36 @@ TEST(Reports, B085_MemoryIsFlat) {
   EXPECT_GT(after_fifty, 0u);
   if (kSanitized) return;
   EXPECT_LT(resident_kib(), after_fifty + 2048) << "KiB";
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// A run of 4,096 frames: the last frames cost what the first ones cost, apart from attending to a longer
+// past; memory grows by the codes and the touched part of the cache. Slow, so it runs with `ctest -L full`.
+TEST(LongRun, DISABLED_TimeAndMemoryPerFrameStayFlat) {
+  EngineOptions options;
+  options.threads = 1, options.cache_capacity = 4200;
+  const auto engine = Engine::open(model_dir("tiny-endless"), options);
+  const auto stream = engine->start_stream(simple("Hello there", 4096));
+  std::vector<double> early, late;
+  size_t memory_early = 0;
+  double before = 0;
+  for (bool last = false; !last;) {
+    last = stream->next_audio(8).last;
+    const SpeechResult r = stream->result();
+    if (r.frames > 300 && r.frames <= 700) early.push_back(r.compute_ms - before);
+    if (r.frames > 3600 && r.frames < 4096) late.push_back(r.compute_ms - before);
+    if (r.frames > 700 && memory_early == 0) memory_early = resident_kib();
+    before = r.compute_ms;
+  }
+  EXPECT_EQ(stream->result().frames, 4096);
+  EXPECT_LT(median(late), 3 * median(early));
+  const size_t cache_kib = 2 * 2 * 4200 * 64 * sizeof(float) / 1024;
+  EXPECT_LT(resident_kib(), memory_early + cache_kib + 2048);
 }
 
 // B089: nothing is printed, so a pipe that nobody reads stalls nothing.
