@@ -51,7 +51,7 @@ class Trainer:
         if graph:  # one tensor that the host changes between replays
             self.optimiser.param_groups[0]["lr"], self.judge_optimiser.param_groups[0]["lr"] = self.rate, self.judge_rate
         self.metrics = torch.zeros(len(METRICS), device=self.device)
-        self.step, self.elapsed, self.smoothing = 0, 0.0, False
+        self.step, self.first_step, self.elapsed, self.smoothing = 0, 0, 0.0, False
         self.graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self.pool = torch.cuda.graph_pool_handle() if graph else None
 
@@ -178,7 +178,7 @@ class Trainer:
 
     def set_rates(self, share: float) -> None:
         decay = 1.0 if share < 0.4 else 0.5 * (1 + math.cos(math.pi * (share - 0.4) / 0.6)) + 0.01
-        rate = self.args.rate * min(1.0, (self.step + 1) / 300) * decay
+        rate = self.args.rate * min(1.0, (self.step - self.first_step + 1) / 300) * decay
         self.rate.fill_(rate)
         self.judge_rate.fill_(0.5 * rate)
         self.ramp.fill_(min(1.0, max(0.0, (share - self.args.gan_from) * 20)))
@@ -211,7 +211,8 @@ class Trainer:
                 optimiser.load_state_dict(k[name])
                 if self.pool is not None:
                     optimiser.param_groups[0]["lr"] = rate
-        self.step, self.elapsed, self.smoothing = k["step"], k["elapsed"], k["smoothing"]
+        self.step = self.first_step = k["step"]
+        self.elapsed, self.smoothing = k["elapsed"], k["smoothing"]
 
     def save(self) -> None:
         part = self.args.out / "codec.pt.part"

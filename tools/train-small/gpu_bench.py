@@ -6,9 +6,11 @@ usage: gpu_bench.py --speech DIR --vocab vocab.json --tok DIR --texts FILE
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -74,7 +76,7 @@ def lm(args: argparse.Namespace, tokens: int, frames: int, show: bool) -> None:
     import lm_train
     from lm_data import Utterances
 
-    folder = Path("/tmp/bench-codes")
+    folder = Path(tempfile.mkdtemp())
     fake_codes(args, folder)
     options = argparse.Namespace(
         device="cuda", rate=1e-3, weight_decay=0.05, tokens=tokens, frames=frames, dropout=0.1, noise=0.15, seed=0, guide=0.3
@@ -114,12 +116,9 @@ print(n / (time.time() - t))
 
 def sharing() -> None:
     """Small kernels from 12 processes at once, without and with the multi-process service."""
-    folder = Path("/tmp/mps")
-    folder.mkdir(exist_ok=True)
-    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder), "PATH": "/usr/bin:/bin:/usr/local/bin:/usr/local/nvidia/bin"}
-    import os
-
-    for name, extra in (("time slices", {}), ("multi-process service", environment)):
+    folder = tempfile.mkdtemp()
+    service = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    for name, extra in (("time slices", {}), ("multi-process service", service)):
         if extra:
             tool = shutil.which("nvidia-cuda-mps-control") or shutil.which("nvidia-cuda-mps-control", path="/usr/local/nvidia/bin")
             print("control program:", tool)

@@ -114,7 +114,8 @@ class Trainer:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.rows = {length: torch.zeros(self.size(length), dtype=torch.long, device=self.device) for length in data.buckets}
         self.pool = torch.cuda.graph_pool_handle() if self.graphed else None
-        self.step, self.elapsed, self.best, self.rng = 0, 0.0, float("inf"), random.Random(args.seed)
+        self.step, self.first_step, self.elapsed, self.best = 0, 0, 0.0, float("inf")
+        self.rng = random.Random(args.seed)
         self.order: list[tuple[int, np.ndarray]] = []
 
     def size(self, length: int) -> int:
@@ -214,7 +215,8 @@ class Trainer:
             self.optimiser.load_state_dict(k["optimiser"])
             for group in self.optimiser.param_groups:
                 group["lr"] = self.rate if self.graphed else self.args.rate
-        self.step, self.elapsed, self.best = k["step"], k["elapsed"], k["best"]
+        self.step = self.first_step = k["step"]
+        self.elapsed, self.best = k.get("elapsed", 0.0), k.get("best", float("inf"))  # best.pt: weights alone
 
     def save(self, name: str, state: dict) -> None:
         part = self.args.out / f"{name}.part"
@@ -233,7 +235,7 @@ class Trainer:
                 share = min(1.0, self.elapsed / a.total if a.total else (now - begin) / a.seconds)
                 if now - begin >= a.seconds or self.step >= a.steps or (a.out / "stop").exists():
                     break
-                rate = a.rate * min(1.0, (self.step + 1) / 400) * (0.49 * (1 + math.cos(math.pi * share)) + 0.02)
+                rate = a.rate * min(1.0, (self.step - self.first_step + 1) / 400) * (0.49 * (1 + math.cos(math.pi * share)) + 0.02)
                 self.rate.fill_(rate)
                 self.guide.fill_(a.guide * max(0.0, 1 - max(0.0, share - 0.25) * 8))
                 self.advance()
