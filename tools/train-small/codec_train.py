@@ -28,7 +28,7 @@ from corpus import FRAME, Corpus
 
 WARM_STEPS = 300
 WEIGHTS = dict(mel=15.0, wave=10.0, commit=0.25, size=1e-3, phoneme=2.0, adversarial=1.5, features=6.0)
-METRICS = ("mel", "wave", "commit", "phoneme", "phoneme_latent", "adversarial", "features", "judge", "norm", "perplexity0", "perplexity1", "perplexity15")
+METRICS = ("mel", "wave", "commit", "phoneme", "phoneme_latent", "adversarial", "features", "judge", "norm", "dependence", "perplexity0", "perplexity1", "perplexity15")
 
 
 class Trainer:
@@ -75,6 +75,21 @@ class Trainer:
         latent = c * (kept > 0)[:, None, None]
         return semantic, latent + (acoustic - latent).detach(), through, commit, codes
 
+    @staticmethod
+    def dependence(semantic: torch.Tensor, acoustic: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        """Squared correlations of an acoustic latent's channel with those of the quantised semantic vector, summed; mean over channels.
+
+        Where it is small, level 1 cannot repeat what level 0 says (gate: level 1 given level 0).
+        """
+        weight = (valid / valid.sum().clamp(min=1)).flatten()[:, None]
+
+        def standard(x: torch.Tensor) -> torch.Tensor:
+            x = x.transpose(1, 2).flatten(0, 1).float()
+            x = x - (x * weight).sum(0)
+            return x * ((x.pow(2) * weight).sum(0) + 1e-4).rsqrt()
+
+        return (standard(semantic.detach()).T @ (standard(acoustic) * weight)).pow(2).sum(0).mean()
+
     def phoneme_loss(self, vector: torch.Tensor, marks: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
         count = self.corpus.classes
         logits = self.phonemes(vector.transpose(1, 2))
@@ -97,6 +112,8 @@ class Trainer:
         if quantised:
             semantic, acoustic, through, commit, codes = self.quantise(s, c, valid, batch - batch // 4)
             phoneme = self.phoneme_loss(through, marks, valid)
+            if self.args.decorrelate:
+                found["dependence"] = self.dependence(through, c, valid)
             found |= {f"perplexity{i}": self.perplexity(codes, valid, i) for i in (0, 1, 15)}
         else:
             semantic, acoustic, commit, phoneme = s, c, torch.zeros((), device=s.device), phoneme_latent
@@ -105,6 +122,7 @@ class Trainer:
         size = s.pow(2).mean() + c.pow(2).mean()
         w = WEIGHTS
         loss = w["mel"] * mel + w["wave"] * wave + w["commit"] * commit + w["size"] * size + w["phoneme"] * (phoneme + phoneme_latent)
+        loss = loss + self.args.decorrelate * found.get("dependence", 0.0)
         found |= dict(mel=mel, wave=wave, commit=commit, phoneme=phoneme, phoneme_latent=phoneme_latent)
         return real, made, loss, found
 
@@ -286,6 +304,7 @@ def main() -> None:
     parser.add_argument("--long-frames", type=int, default=96)
     parser.add_argument("--rate", type=float, default=6e-4)
     parser.add_argument("--semantic-share", type=float, default=0.1, help="part of the reconstruction gradient that level 0 sees")
+    parser.add_argument("--decorrelate", type=float, default=0.0, help="weight of the correlation between acoustic latent and level 0 (not yet tried)")
     parser.add_argument("--hours", type=float, default=12, help="speech kept in memory")
     parser.add_argument("--wait-hours", type=float, default=0.7, help="speech to wait for before the first step")
     parser.add_argument("--save-every", type=float, default=60)

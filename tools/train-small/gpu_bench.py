@@ -37,7 +37,7 @@ def codec(args: argparse.Namespace, batch: int, frames: int, long_frames: int, s
     import codec_train
 
     options = argparse.Namespace(
-        device="cuda", decoder_only=False, judge_channels=32, semantic_share=0.1, gan_from=0.0, rate=6e-4, batch=batch, frames=frames
+        device="cuda", decoder_only=False, judge_channels=32, semantic_share=0.1, decorrelate=0.0, gan_from=0.0, rate=6e-4, batch=batch, frames=frames
     )
     corpus = Corpus(0.2, args.vocab, "cuda")
     corpus.refresh(sorted(args.speech.glob("*.npz")))
