@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -133,17 +134,19 @@ TEST_F(AudioWriterTest, AClosedPipeReachesTheWork) {
 TEST_F(AudioWriterTest, AnInterruptWakesAWaitingWrite) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  AudioWriter writer(OutputFile::attach(ends[1], "pipe"), SampleFormat::s16, false, 24000, 1920);
+  auto writer = std::make_unique<AudioWriter>(OutputFile::attach(ends[1], "pipe"), SampleFormat::s16, false,
+                                              24000, 1920);
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    writer.interrupt();
+    writer->interrupt();
   });
   try {
-    for (;;) writer.write(std::vector<float>(96000));
+    for (;;) writer->write(std::vector<float>(96000));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::cancelled);
   }
   other.join();
+  writer.reset();  // its thread ends before its descriptor does
   ::close(ends[0]);
   ::close(ends[1]);
 }
