@@ -74,7 +74,11 @@ void Utterance::start() {
 
 bool Utterance::wants_text() const {
   if (stopped() || prepared_.input.text_complete) return false;
-  return !running_ || trailing_ < fed_ + static_cast<int64_t>(kLookAhead);
+  if (!prompt_) return true;
+  const int64_t waiting = running_
+                              ? trailing_ - fed_
+                              : static_cast<int64_t>(prepared_.input.text_ids.size()) - prompt_->text_used;
+  return waiting < static_cast<int64_t>(kLookAhead);
 }
 
 void Utterance::set_text(std::span<const int32_t> ids, std::span<const int32_t> role_ids,

@@ -183,6 +183,44 @@ TEST(TextStream, BoundGrowsWithTheText) {
   EXPECT_EQ(stream->result().frame_bound, 12 * 46);
 }
 
+TEST(TextStream, BoundHoldsForATextThatWasOpenAtTheStart) {
+  SpeechRequest r = simple("");
+  r.max_frames.reset(), r.layout = TextLayout::stream, r.stall_frames = 0;
+  const auto stream = tiny("tiny-endless").start_text_stream(r);
+  stream->push("Hello there ");
+  EXPECT_EQ(stream->poll(1).event, StreamEvent::chunk);
+  stream->push("you");
+  stream->finish();
+  StreamReply reply;
+  while ((reply = stream->poll(64)).event == StreamEvent::chunk) {
+  }
+  ASSERT_EQ(reply.event, StreamEvent::error);
+  EXPECT_EQ(reply.error->code(), ErrorCode::runaway);
+  EXPECT_THAT(reply.error->what(), HasSubstr("240 frames"));
+  EXPECT_EQ(stream->result().frames, 240);
+}
+
+TEST(TextStream, NothingStartsBeforeThereIsSomethingToSpeak) {
+  const auto stream = tiny("tiny-endless").start_text_stream(open_request(TextLayout::stream, 12));
+  stream->push(" ... !!! ... ??? ");
+  EXPECT_EQ(stream->poll(4).event, StreamEvent::need_text);
+  EXPECT_EQ(stream->result().prompt_rows, 0);
+  stream->push("now ");
+  EXPECT_EQ(stream->poll(4).event, StreamEvent::chunk);
+}
+
+TEST(TextStream, ReadsNoFurtherAheadThanItNeeds) {
+  const auto stream = tiny("tiny-endless").start_text_stream(open_request(TextLayout::stream, 20));
+  const std::string piece(1024, '7');
+  size_t accepted = 0;
+  while (stream->try_push(piece)) ++accepted;
+  EXPECT_EQ(accepted, 64u);
+  EXPECT_EQ(stream->poll(1).event, StreamEvent::chunk);
+  for (accepted = 0; accepted < 64 && stream->try_push(piece); ++accepted) {
+  }
+  EXPECT_LE(accepted, 4u);
+}
+
 TEST(TextStream, ErrorsAreEventsAndStay) {
   const auto check = [](const std::string& text, ErrorCode code) {
     const auto stream = tiny("tiny-endless").start_text_stream(open_request(TextLayout::ahead, 12));
