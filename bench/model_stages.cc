@@ -1,7 +1,7 @@
 // Where a frame's time goes: runs a model for some frames and times every recorded op, stage by stage, with
 // the weight bytes it reads and the arithmetic it does, beside what the machine reads in the same run.
 //
-//   bench_model_stages SNAPSHOT [frames] [codec chunk] [threads] [ops]
+//   bench_model_stages SNAPSHOT [frames] [codec chunk] [threads] [weights] [target] [ops]
 //
 // Times are medians over the frames. "GB/s" counts packed weights only; "GFLOP/s" two per weight and row.
 #include <fmt/format.h>
@@ -94,7 +94,8 @@ int run(int argc, char** argv) {
   const auto word = [&](int i) { return argc > i ? std::string(argv[i]) : std::string(); };
   const int frames = number(2, 20), chunk = number(3, 1), threads = number(4, 2);
   const double bandwidth = read_bandwidth(threads);
-  TimedDevice device(backend::make_cpu_backend({.threads = threads, .target = word(6)}));
+  TimedDevice device(backend::make_cpu_backend(
+      {.threads = threads, .target = word(6), .weights = word(5).empty() ? "auto" : word(5)}));
   const auto start = Clock::now();
   const auto model =
       model::Model::load(argv[1], device, {.cache_capacity = 1024, .codec_chunk = std::max(chunk, 1)});

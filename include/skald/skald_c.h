@@ -76,6 +76,7 @@ typedef struct skald_engine_options {
   int32_t cache_capacity; /* positions per slot: prompt rows + frames */
   int32_t codec_chunk;    /* most frames per codec call */
   int32_t kept_voices;    /* prompt prefixes kept for the next request of a voice; 0 = none */
+  const char* weights;    /* matrices of the language model: "auto", "f32", "bf16" or "int8"; NULL = "auto" */
 } skald_engine_options;
 
 void skald_engine_options_default(skald_engine_options* options, size_t size);

@@ -23,6 +23,8 @@ void add_engine_options(CLI::App& app, RequestOptions& o) {
   add_text(app, "--device", "NAME", o.engine.device, "Device to compute on: cpu (default)", kGroup);
   add_text(app, "--cpu-target", "NAME", o.engine.cpu_target,
            "SIMD target to force; `skald --version` lists them", kGroup);
+  add_text(app, "--weights", "TYPE", o.engine.weights,
+           "Hold the language model's matrices as f32, bf16 or int8; default: as the files are", kGroup);
   add_whole_number(
       app, "--cache-capacity", 32, kAnyInt, [&o](int32_t v) { o.engine.cache_capacity = v; },
       "Positions of the talker's cache: prompt rows + frames (default 4096)", kGroup);

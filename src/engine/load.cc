@@ -19,6 +19,7 @@ void check_options(const EngineOptions& o) {
     throw Error(ErrorCode::device,
                 fmt::format("device \"{}\" cannot be used: this build has \"cpu\" only", o.device));
   check_range("threads", o.threads, 0, 1024);
+  backend::cpu_matrix_bytes(o.weights, true);  // throws when the name is unknown
   check_range("slots", o.slots, 1, 1024);
   check_range("codec_chunk", o.codec_chunk, 1, 4096);
   check_range("kept_voices", o.kept_voices, 0, 1024);
@@ -60,10 +61,13 @@ std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOp
   check_options(options);
   const model::ModelConfig config = model::load_config(dir);
   check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
-  check_memory(model::estimate_memory(config, model_options(options)), available_memory(), options);
+  model::ModelOptions sizes = model_options(options);
+  sizes.matrix_bytes = backend::cpu_matrix_bytes(options.weights, model::has_bf16_matrices(dir));
+  check_memory(model::estimate_memory(config, sizes), available_memory(), options);
   text::Tokenizer tokenizer = text::Tokenizer::load(dir);
   check_tokens(dir.string(), config, tokenizer);
-  auto device = backend::make_cpu_backend({.threads = options.threads, .target = options.cpu_target});
+  auto device = backend::make_cpu_backend(
+      {.threads = options.threads, .target = options.cpu_target, .weights = options.weights});
   auto model = model::Model::load(dir, *device, model_options(options));
   return std::make_shared<Core>(options, std::move(device), std::move(model), std::move(tokenizer));
 }

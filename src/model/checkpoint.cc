@@ -56,6 +56,13 @@ class MappedFile {
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
+  /// Gives back the whole pages of a range; they are read again from the file when touched. Advice only.
+  void release(size_t offset, size_t count) const {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const size_t first = (offset + page - 1) / page * page, end = (offset + count) / page * page;
+    if (first < end) ::madvise(static_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
+  }
+
  private:
   void map(int descriptor) {
     struct stat status = {};
@@ -140,6 +147,13 @@ class SafetensorsCheckpoint final : public Checkpoint {
               stored.file->name(), quote(name), entry.offset, quote(entry.type)));
     }
     return {key, *type, entry.shape, aligned(key, stored, dtype_size(*type))};
+  }
+
+  void release(std::string_view name) const override {
+    const auto& [key, stored] = find(name);
+    stored.file->release(stored.entry.offset, stored.entry.bytes);
+    const std::lock_guard lock(copies_mutex_);
+    copies_.erase(key);
   }
 
   std::vector<std::string> names() const override {

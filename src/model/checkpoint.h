@@ -28,6 +28,9 @@ class Checkpoint {
   /// The tensor, whose shape must equal `shape` and whose type must be f32, f16 or bf16; the data is aligned
   /// to its type. Throws Error(model_invalid) naming tensor, expected and found.
   virtual backend::TensorSource get(std::string_view name, const std::vector<int64_t>& shape) const = 0;
+  /// The tensor was read for good: its pages leave the process (a later `get` maps them again). Sources of it
+  /// given before must not be used any more.
+  virtual void release(std::string_view name) const = 0;
   virtual std::vector<std::string> names() const = 0;  ///< sorted
   virtual std::vector<int64_t> shape(std::string_view name) const = 0;
   /// Throws Error(model_invalid) for a type that backend::Dtype does not have.

@@ -21,13 +21,14 @@ bool unused_here(const std::string& name) {
   return name.rfind("encoder.", 0) == 0 || name.rfind("speaker_encoder.", 0) == 0;
 }
 
-uint64_t packed_bytes(const std::vector<ExpectedTensor>& tensors) {
+uint64_t packed_bytes(const std::vector<ExpectedTensor>& tensors, double matrix_bytes) {
   uint64_t bytes = 0;
   for (const ExpectedTensor& t : tensors) {
     if (read_in_place(t.name) || unused_here(t.name)) continue;
-    uint64_t n = sizeof(float);
+    uint64_t n = 1;
     for (int64_t d : t.shape) n *= static_cast<uint64_t>(d);
-    bytes += n;
+    bytes += t.shape.size() == 2 ? static_cast<uint64_t>(static_cast<double>(n) * matrix_bytes)
+                                 : n * sizeof(float);
   }
   return bytes;
 }
@@ -42,7 +43,7 @@ class LoadedModel final : public Model {
     require_tensors(*main_, config_);
     require_codec_tensors(*codec_file_, config_.codec);
     talker_ = std::make_unique<Talker>(device, WeightLoader(device, main_, "talker."), config_, options);
-    codec_ = std::make_unique<CodecDecoder>(device, WeightLoader(device, codec_file_, "decoder."),
+    codec_ = std::make_unique<CodecDecoder>(device, WeightLoader(device, codec_file_, "decoder.").exactly(),
                                             config_.codec, options.slots, options.codec_chunk);
   }
 
@@ -114,13 +115,23 @@ class LoadedModel final : public Model {
 MemoryEstimate estimate_memory(const ModelConfig& config, const ModelOptions& options) {
   const TalkerConfig& t = config.talker;
   MemoryEstimate m;
-  m.weights = packed_bytes(expected_tensors(config)) + packed_bytes(expected_codec_tensors(config.codec));
+  m.weights = packed_bytes(expected_tensors(config), options.matrix_bytes) +
+              packed_bytes(expected_codec_tensors(config.codec), sizeof(float));
   const uint64_t positions = uint64_t(options.slots) * options.cache_capacity +
                              uint64_t(options.prefix_entries) * std::min(kPrefixRows, options.cache_capacity);
   m.cache = positions * sizeof(float) * (uint64_t(t.layers) * 2 * t.kv_heads * t.head_dim + t.hidden_size);
   m.buffers =
       3 * sizeof(float) * uint64_t(CodecDecoder::widest_stage(config.codec.decoder)) * options.codec_chunk;
   return m;
+}
+
+bool has_bf16_matrices(const std::filesystem::path& dir) {
+  const std::shared_ptr<const Checkpoint> file = Checkpoint::open(dir);
+  const std::vector<std::string> names = file->names();
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return file->shape(name).size() != 2 || read_in_place(name) || unused_here(name) ||
+           file->type_name(name) == "BF16";
+  });
 }
 
 std::unique_ptr<Model> Model::load(const std::filesystem::path& dir, backend::Backend& device,

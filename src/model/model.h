@@ -21,6 +21,7 @@ struct ModelOptions {
   int32_t cache_capacity = 4096;  ///< talker positions per slot
   int32_t codec_chunk = 16;       ///< most frames of one codec call
   int32_t prefix_entries = 1;     ///< prompt prefixes kept of voices that spoke; 0 = none
+  double matrix_bytes = 4;        ///< estimate only: of one matrix element of the main file, as packed
 };
 
 /// Bytes that a model needs, known from its configuration alone.
@@ -29,6 +30,10 @@ struct MemoryEstimate {
   uint64_t total() const { return weights + cache + buffers; }
 };
 MemoryEstimate estimate_memory(const ModelConfig& config, const ModelOptions& options);
+
+/// Whether every matrix of a snapshot's main file is BF16, which a backend can hold without loss in two
+/// bytes.
+bool has_bf16_matrices(const std::filesystem::path& dir);
 
 class Model {
  public:

@@ -3,10 +3,21 @@
 
 namespace skald::model {
 
-backend::Weight WeightLoader::pointwise(const std::string& name, int64_t out, int64_t in) const {
-  backend::TensorSource source = file_->get(prefix_ + name, {out, in, 1});
-  source.shape = {out, in};
-  return device_->load(backend::WeightRole::matrix, source);
+backend::Weight WeightLoader::load(backend::WeightRole role, const std::string& name,
+                                   std::vector<int64_t> shape) const {
+  const std::string full = prefix_ + name;
+  backend::TensorSource source = file_->get(full, shape);
+  source.exact = exact_;
+  const backend::Weight weight = device_->load(role, source);
+  if (role != backend::WeightRole::table) file_->release(full);
+  return weight;
+}
+
+std::vector<float> WeightLoader::floats(const std::string& name, std::vector<int64_t> shape) const {
+  const std::string full = prefix_ + name;
+  std::vector<float> values = to_floats(file_->get(full, shape));
+  file_->release(full);
+  return values;
 }
 
 backend::Weight WeightLoader::derived(backend::WeightRole role, const std::string& name,
@@ -15,7 +26,8 @@ backend::Weight WeightLoader::derived(backend::WeightRole role, const std::strin
   return device_->load(role, {.name = full,
                               .dtype = backend::Dtype::f32,
                               .shape = std::move(shape),
-                              .data = std::as_bytes(std::span(values))});
+                              .data = std::as_bytes(std::span(values)),
+                              .exact = exact_});
 }
 
 }  // namespace skald::model

@@ -18,25 +18,34 @@ class WeightLoader {
   WeightLoader(backend::Backend& device, std::shared_ptr<const Checkpoint> file, std::string prefix = "")
       : device_(&device), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
-  WeightLoader under(const std::string& name) const { return {*device_, file_, prefix_ + name + "."}; }
+  WeightLoader under(const std::string& name) const {
+    WeightLoader inner = *this;
+    inner.prefix_ += name + ".";
+    return inner;
+  }
+  /// The same tensors, to be kept without rounding (TensorSource::exact).
+  WeightLoader exactly() const {
+    WeightLoader exact = *this;
+    exact.exact_ = true;
+    return exact;
+  }
 
   backend::Weight matrix(const std::string& name, int64_t out, int64_t in) const {
     return load(backend::WeightRole::matrix, name, {out, in});
   }
   /// A 1x1 convolution [out, in, 1] used as a matrix.
-  backend::Weight pointwise(const std::string& name, int64_t out, int64_t in) const;
+  backend::Weight pointwise(const std::string& name, int64_t out, int64_t in) const {
+    return load(backend::WeightRole::matrix, name, {out, in, 1});
+  }
   backend::Weight table(const std::string& name, int64_t entries, int64_t width) const {
     return load(backend::WeightRole::table, name, {entries, width});
   }
   backend::Weight vector(const std::string& name, int64_t n) const {
     return load(backend::WeightRole::vector, name, {n});
   }
-  backend::Weight load(backend::WeightRole role, const std::string& name, std::vector<int64_t> shape) const {
-    return device_->load(role, file_->get(prefix_ + name, shape));
-  }
-  std::vector<float> floats(const std::string& name, std::vector<int64_t> shape) const {
-    return to_floats(file_->get(prefix_ + name, shape));
-  }
+  /// Tables stay in the file; of everything else the file's pages are given back once it is packed.
+  backend::Weight load(backend::WeightRole role, const std::string& name, std::vector<int64_t> shape) const;
+  std::vector<float> floats(const std::string& name, std::vector<int64_t> shape) const;
   /// Loads values computed from tensors. For tables the caller keeps `values` alive.
   backend::Weight derived(backend::WeightRole role, const std::string& name, const std::vector<float>& values,
                           std::vector<int64_t> shape) const;
@@ -45,6 +54,7 @@ class WeightLoader {
   backend::Backend* device_;
   std::shared_ptr<const Checkpoint> file_;
   std::string prefix_;
+  bool exact_ = false;
 };
 
 }  // namespace skald::model

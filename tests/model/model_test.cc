@@ -201,8 +201,8 @@ TEST_F(ModelTest, CodecStreamEqualsWholeForRandomChunks) {
 
 TEST_F(ModelTest, MemoryEstimateCoversWhatTheBackendReserves) {
   open(2);
-  const MemoryEstimate m =
-      estimate_memory(model_->config(), {.slots = 2, .cache_capacity = 256, .prefix_entries = 4});
+  const MemoryEstimate m = estimate_memory(
+      model_->config(), {.slots = 2, .cache_capacity = 256, .prefix_entries = 4, .matrix_bytes = 2});
   EXPECT_GE(m.weights * 1.25, double(device_->weight_bytes()));  // panels round up; tiny rows round up most
   EXPECT_LE(m.weights, device_->weight_bytes() * 1.05);
   EXPECT_GE((m.cache + m.buffers) * 1.25, double(device_->buffer_bytes()));

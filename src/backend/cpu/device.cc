@@ -13,11 +13,14 @@ namespace skald::backend {
 
 namespace cpu {
 
-CpuDevice::CpuDevice(const Kernels& kernels, int threads)
-    : kernels_(kernels), pool_(threads), name_(fmt::format("cpu {} x{}", target_name(kernels), threads)) {}
+CpuDevice::CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision)
+    : kernels_(kernels),
+      precision_(precision),
+      pool_(threads),
+      name_(fmt::format("cpu {} x{}", target_name(kernels), threads)) {}
 
 Weight CpuDevice::load(WeightRole role, const TensorSource& source) {
-  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, pool_)));
+  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, precision_, pool_)));
   weight_bytes_ += weights_.back()->bytes();
   return {static_cast<int32_t>(weights_.size() - 1)};
 }
@@ -139,7 +142,15 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} threads asked for; give 1 to 1024, or 0 for all", options.threads));
   const int threads = options.threads > 0 ? options.threads : usable_threads().threads;
-  return std::make_unique<cpu::CpuDevice>(*kernels, threads);
+  return std::make_unique<cpu::CpuDevice>(*kernels, threads, cpu::parse_precision(options.weights));
+}
+
+double cpu_matrix_bytes(const std::string& weights, bool bf16_source) {
+  const Dtype type = bf16_source ? Dtype::bf16 : Dtype::f32;
+  const cpu::Packing packing =
+      cpu::choose_packing(cpu::parse_precision(weights), WeightRole::matrix, {.dtype = type});
+  return static_cast<double>(cpu::panel_bytes(packing, cpu::kScaleInputs)) /
+         (cpu::kScaleInputs * cpu::kPanel);
 }
 
 std::vector<std::string> cpu_targets() {

@@ -28,7 +28,7 @@ struct RecordedProgram {
 
 class CpuDevice final : public Backend {
  public:
-  CpuDevice(const Kernels& kernels, int threads);
+  CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision);
 
   std::string_view name() const override { return name_; }
   Weight load(WeightRole role, const TensorSource& source) override;
@@ -64,6 +64,7 @@ class CpuDevice final : public Backend {
   const RecordedProgram& program(Program program) const;
 
   const Kernels& kernels_;
+  const WeightPrecision precision_;
   Pool pool_;
   std::string name_;
   std::vector<std::unique_ptr<LoadedWeight>> weights_;

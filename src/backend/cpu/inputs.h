@@ -46,7 +46,7 @@ struct BoundMatrix {
   /// Sums of one column group for `m` rows, row stride panels(group) * kPanel.
   void product(const Kernels& kernels, const float* const* rows, int m, int group, float* sums) const {
     kernels.product(rows, m, segments.data(), static_cast<int>(segments.size()),
-                    matrix->panel(0, group * kGroup), matrix->panel_stride(), panels(group), sums);
+                    matrix->panels_from(0, group * kGroup, panels(group)), sums);
   }
 };
 

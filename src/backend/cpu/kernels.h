@@ -1,13 +1,14 @@
 // The SIMD kernels of the CPU backend: one table of plain functions per instruction set.
 //
 // Order of operations. Each output element of a product has its own accumulator that walks the input index
-// upwards in blocks of at most kBlockInputs; block sums are added in order. Sums over a row (norms, dot
-// products) use 16 accumulators, element i in accumulator i % 16, folded in halves. Neither depends on the
-// width of a vector, the number of rows or the thread. Targets with fused multiply-add (AVX2, AVX3, NEON)
-// therefore give the same bits; SSE and scalar code round the product of a multiply-add separately and agree
-// with each other.
+// upwards in blocks of at most kBlockInputs (kScaleInputs for int8 weights); block sums are added in order.
+// Sums over a row (norms, dot products) use 16 accumulators, element i in accumulator i % 16, folded in
+// halves. Neither depends on the width of a vector, the number of rows or the thread. Targets with fused
+// multiply-add (AVX2, AVX3, NEON) therefore give the same bits; SSE and scalar code round the product of a
+// multiply-add separately and agree with each other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,9 +20,31 @@ namespace skald::backend::cpu {
 constexpr int kPanel = 16;         ///< output columns of one weight panel
 constexpr int kGroup = 4;          ///< panels of one call of `product`
 constexpr int kBlockInputs = 256;  ///< inputs summed before the block sum is added to the total
+constexpr int kScaleInputs = 64;   ///< inputs that share a scale per output in int8 panels
+
+/// How the weights of a panel are stored. In every one the 16 weights of an input lie side by side.
+/// int8: runs of kScaleInputs inputs, each led by the 16 float scales of its outputs; weight = scale * int8.
+/// The sum of a run is scaled and added to the total, so its order is fixed like that of a block.
+enum class Packing : uint8_t { f32, bf16, int8 };
+
+/// Bytes from the start of a panel to the weights of input `input` (for int8 a multiple of kScaleInputs: to
+/// its scales).
+constexpr int64_t panel_bytes(Packing packing, int64_t input) {
+  if (packing == Packing::int8)
+    return (input + kScaleInputs - 1) / kScaleInputs * int64_t{kPanel * sizeof(float)} + input * kPanel;
+  return input * kPanel * (packing == Packing::bf16 ? 2 : 4);
+}
+
+/// Panels side by side: the columns of one call of `product`.
+struct Panels {
+  Packing packing = Packing::f32;
+  const std::byte* first = nullptr;
+  int64_t stride = 0;  ///< bytes from one panel to the next
+  int count = 0;       ///< at most kGroup
+};
 
 /// A run of consecutive inputs of a product: `offset` floats after the row pointer, its weights `weights`
-/// floats after the panel pointer. `ends_block` adds the accumulators to the total.
+/// elements after the start of the panel. `ends_block` adds the accumulators to the total.
 struct Segment {
   int64_t offset = 0;
   int64_t weights = 0;
@@ -66,10 +89,10 @@ constexpr int64_t attend_scores(int64_t keys) { return (keys + kPanel - 1) / kPa
 struct Kernels {
   int64_t target = 0;  ///< Highway's bit
 
-  /// sums[m][panels * 16] = rows[m] . panel columns. `panel` is the first panel, the next ones `panel_stride`
-  /// floats on.
+  /// sums[m][panels.count * 16] = rows[m] . panel columns. Only float32 panels may have blocks of more than
+  /// one segment.
   void (*product)(const float* const* rows, int m, const Segment* segments, int segment_count,
-                  const float* panel, int64_t panel_stride, int panels, float* sums);
+                  const Panels& panels, float* sums);
   /// Stores columns [0, columns) of `sums` (row stride `stride`) through the epilogue. All pointers are at
   /// the first column; `residual` may be null.
   void (*finish)(const float* sums, int64_t stride, int m, int columns, const Epilogue& epilogue,

@@ -104,8 +104,9 @@ class QkvRopeOp final : public BoundOp {
     int64_t work = 0;
     int groups = 0;
     for (const BoundMatrix& m : matrices_) work += n * m.work(), groups += m.groups();
-    for_tiles(device_.pool(), n, groups, work,
-              [&](int first, int m, int group, int thread) { multiply(first, m, group, thread); });
+    for_tiles(device_.pool(), n, groups, work, [&](int first, int m, GroupRange range, int thread) {
+      for (int group = range.first; group < range.end; ++group) multiply(first, m, group, thread);
+    });
     aim(lanes);
     for_rows(device_.pool(), n, projected_width(), [&](int i, int) { place(i); });
   }

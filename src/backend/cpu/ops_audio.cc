@@ -102,8 +102,9 @@ class ConvolutionOp : public BoundOp {
     const int phase_groups = (shape_.weight->panels() + kGroup - 1) / kGroup;
     const int64_t work = int64_t{n} * shape_.taps * inputs_ * shape_.weight->outputs * shape_.phases;
     for_tiles(device_.pool(), n, phase_groups * shape_.phases, work,
-              [&](int first, int m, int group, int thread) {
-                tile(first, m, group / phase_groups, group % phase_groups, thread);
+              [&](int first, int m, GroupRange range, int thread) {
+                for (int group = range.first; group < range.end; ++group)
+                  tile(first, m, group / phase_groups, group % phase_groups, thread);
               });
   }
 
@@ -112,10 +113,9 @@ class ConvolutionOp : public BoundOp {
     const int columns = std::min(kGroup * kPanel, shape_.weight->outputs - column);
     const int panels = (columns + kPanel - 1) / kPanel;
     float* sums = sums_.get() + thread * kTileSums;
-    device_.kernels().product(pointers_.get() + first, m, shape_.segments.data(),
-                              static_cast<int>(shape_.segments.size()),
-                              shape_.weight->panel(shape_.phases > 1 ? phase : 0, group * kGroup),
-                              shape_.weight->panel_stride(), panels, sums);
+    device_.kernels().product(
+        pointers_.get() + first, m, shape_.segments.data(), static_cast<int>(shape_.segments.size()),
+        shape_.weight->panels_from(shape_.phases > 1 ? phase : 0, group * kGroup, panels), sums);
     const float* residual[kRowChunk];
     float* out[kRowChunk];
     for (int i = 0; i < m; ++i) {
@@ -167,7 +167,7 @@ ConvShape transposed_shape(const Binder& b, const ConvTransposed& a) {
             "kernel differs from the weight's, or is not a multiple of stride");
   const int taps = a.kernel / a.stride;
   // Input row t - i meets kernel index phase + i * stride; taps run from the oldest row to the newest.
-  const int64_t step = a.stride * w.group_stride();
+  const int64_t step = a.stride * w.group_stride() / static_cast<int64_t>(sizeof(float));
   std::vector<Segment> segments = plan_segments(taps, w.inputs, w.inputs, -step);
   for (Segment& s : segments) s.weights += (taps - 1) * step;
   return {.x = a.x,

@@ -65,7 +65,9 @@ class LinearOp final : public BoundOp {
                [&](int i, int) { store(x_.rows()[i], columns_, i, 1, 0, columns_); });
     else
       for_tiles(device_.pool(), n, matrix_[0].groups(), n * matrix_[0].work(),
-                [&](int first, int m, int group, int thread) { multiply(first, m, group, thread); });
+                [&](int first, int m, GroupRange range, int thread) {
+                  for (int group = range.first; group < range.end; ++group) multiply(first, m, group, thread);
+                });
   }
 
  private:
@@ -117,19 +119,26 @@ class GatedPairOp final : public BoundOp {
   void run() override {
     const int n = x_.prepare(lanes_.active());
     for_tiles(device_.pool(), n, gate_.groups(), 2 * n * gate_.work(),
-              [&](int first, int m, int group, int thread) { multiply(first, m, group, thread); });
+              [&](int first, int m, GroupRange range, int thread) { multiply(first, m, range, thread); });
   }
 
  private:
-  void multiply(int first, int m, int group, int thread) {
+  /// One matrix after the other, so that each is read in one run.
+  void multiply(int first, int m, GroupRange range, int thread) {
     const Kernels& k = device_.kernels();
-    float* gate = sums_.get() + 2 * thread * kTileSums;
-    float* up = gate + kTileSums;
-    gate_.product(k, x_.rows() + first, m, group, gate);
-    up_.product(k, x_.rows() + first, m, group, up);
+    float* const gate = sums_.get() + 2 * thread * kTileSums;
+    float* const up = gate + kTileSums;
+    const int64_t step = int64_t{m} * kGroup * kPanel;
+    for (int g = range.first; g < range.end; ++g)
+      gate_.product(k, x_.rows() + first, m, g, gate + (g - range.first) * step);
+    for (int g = range.first; g < range.end; ++g)
+      up_.product(k, x_.rows() + first, m, g, up + (g - range.first) * step);
     float* out[kRowChunk];
-    for (int i = 0; i < m; ++i) out[i] = out_[x_.index(first + i)] + gate_.first_column(group);
-    k.gate(gate, up, gate_.panels(group) * kPanel, m, gate_.columns(group), out);
+    for (int g = range.first; g < range.end; ++g) {
+      for (int i = 0; i < m; ++i) out[i] = out_[x_.index(first + i)] + gate_.first_column(g);
+      const int64_t at = (g - range.first) * step;
+      k.gate(gate + at, up + at, gate_.panels(g) * kPanel, m, gate_.columns(g), out);
+    }
   }
 
   CpuDevice& device_;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "skald/error.h"
 
@@ -95,9 +97,10 @@ struct PackShape {
 void pack_panel(const TensorSource& source, const PackShape& s, const PackedMatrix& m, int panel,
                 std::vector<float>& run) {
   const int kernel = s.taps * s.groups;
-  const int64_t kernel_stride = s.groups > 1 ? m.group_stride() : int64_t{s.inputs} * kPanel;
+  const int64_t kernel_stride =
+      s.groups > 1 ? m.group_stride() / static_cast<int64_t>(sizeof(float)) : int64_t{s.inputs} * kPanel;
   const auto element = static_cast<int64_t>(dtype_size(source.dtype));
-  float* const to = m.data.as<float>() + panel * m.panel_stride();
+  auto* const to = reinterpret_cast<float*>(m.panel(0, panel));
   const int first = panel * kPanel, columns = std::min(kPanel, s.outputs - first);
   // A run is what lies together in the source: all inputs of one output, or these outputs of one input.
   const int64_t length = int64_t{s.transposed ? columns : s.inputs} * kernel;
@@ -112,13 +115,76 @@ void pack_panel(const TensorSource& source, const PackShape& s, const PackedMatr
   }
 }
 
-PackedMatrix pack(const TensorSource& source, const PackShape& s, Pool& pool) {
+/// Fills one panel of a plain matrix with rounded weights: the outputs [16 * panel, 16 * panel + 16).
+template <class Store>
+void pack_rounded(const TensorSource& source, const PackedMatrix& m, int panel, std::vector<float>& run,
+                  Store&& store) {
+  const int first = panel * kPanel, columns = std::min(kPanel, m.outputs - first);
+  const int64_t row = m.inputs * static_cast<int64_t>(dtype_size(source.dtype));
+  run.resize(static_cast<size_t>(m.inputs));
+  for (int c = 0; c < columns; ++c) {
+    to_float(source.dtype, source.data.data() + (first + c) * row, m.inputs, run.data());
+    store(run.data(), c, m.panel(0, panel));
+  }
+}
+
+/// To the nearest, ties to even; NaN stays NaN.
+uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+void store_bf16(const float* row, int inputs, int column, std::byte* panel) {
+  auto* const to = reinterpret_cast<uint16_t*>(panel) + column;
+  for (int k = 0; k < inputs; ++k) to[int64_t{k} * kPanel] = to_bf16(row[k]);
+}
+
+/// Symmetric: scale = largest magnitude / 127. Runs that are zero, or too small for a normal scale, become
+/// zero; a run with a weight that is not finite has a NaN scale, so that its products are NaN as well.
+void store_int8(const float* row, int inputs, int column, std::byte* panel) {
+  for (int first = 0; first < inputs; first += kScaleInputs) {
+    const float* const x = row + first;
+    const int n = std::min(kScaleInputs, inputs - first);
+    float largest = 0;
+    bool finite = true;
+    for (int k = 0; k < n; ++k) {
+      largest = std::max(largest, std::abs(x[k]));
+      finite = finite && std::isfinite(x[k]);
+    }
+    float scale = largest / 127.0f;
+    if (scale < std::numeric_limits<float>::min()) scale = 0;
+    const float inverse = finite && scale > 0 ? 1.0f / scale : 0.0f;
+    std::byte* const run = panel + panel_bytes(Packing::int8, first);
+    reinterpret_cast<float*>(run)[column] = finite ? scale : std::numeric_limits<float>::quiet_NaN();
+    auto* const to = reinterpret_cast<int8_t*>(run + kPanel * sizeof(float)) + column;
+    // Adding 1.5 * 2^23 leaves the integer nearest to the product in the low bits.
+    for (int k = 0; k < n; ++k)
+      to[k * kPanel] =
+          finite ? static_cast<int8_t>(std::bit_cast<int32_t>(x[k] * inverse + 0x1.8p23f) - 0x4B400000)
+                 : int8_t{0};
+  }
+}
+
+PackedMatrix pack(const TensorSource& source, const PackShape& s, Packing packing, Pool& pool) {
   PackedMatrix m;
+  m.packing = packing;
   m.outputs = s.outputs, m.inputs = s.inputs, m.taps = s.taps, m.groups = s.groups;
-  m.data = Mapping(source.name, checked_bytes(source.name, s.groups, m.group_stride(), sizeof(float)), true);
+  m.data = Mapping(source.name, checked_bytes(source.name, s.groups, m.group_stride(), 1), true);
   std::vector<std::vector<float>> runs(static_cast<size_t>(pool.threads()));
   pool.run(m.panels(), [&](int panel, int thread) {
-    pack_panel(source, s, m, panel, runs[static_cast<size_t>(thread)]);
+    std::vector<float>& run = runs[static_cast<size_t>(thread)];
+    switch (packing) {
+      case Packing::f32: return pack_panel(source, s, m, panel, run);
+      case Packing::bf16:
+        return pack_rounded(source, m, panel, run, [&](const float* row, int column, std::byte* to) {
+          store_bf16(row, m.inputs, column, to);
+        });
+      case Packing::int8:
+        return pack_rounded(source, m, panel, run, [&](const float* row, int column, std::byte* to) {
+          store_int8(row, m.inputs, column, to);
+        });
+    }
   });
   return m;
 }
@@ -129,19 +195,38 @@ void to_float(Dtype type, const std::byte* from, int64_t count, float* to) {
   each_element(type, from, count, [to](int64_t i, float value) { to[i] = value; });
 }
 
-LoadedWeight load_weight(WeightRole role, const TensorSource& source, Pool& pool) {
+WeightPrecision parse_precision(std::string_view name) {
+  constexpr std::string_view kNames[] = {"auto", "f32", "bf16", "int8"};
+  const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("weights \"{}\" are unknown; give one of {}", name, fmt::join(kNames, ", ")));
+  return static_cast<WeightPrecision>(found - std::begin(kNames));
+}
+
+Packing choose_packing(WeightPrecision wanted, WeightRole role, const TensorSource& source) {
+  if (role != WeightRole::matrix || wanted == WeightPrecision::f32) return Packing::f32;
+  if (wanted == WeightPrecision::automatic || source.exact)
+    return source.dtype == Dtype::bf16 ? Packing::bf16 : Packing::f32;
+  return wanted == WeightPrecision::bf16 ? Packing::bf16 : Packing::int8;
+}
+
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool) {
   const std::vector<int64_t> shape = check_source(role, source);
+  const Packing packing = choose_packing(precision, role, source);
   const auto dim = [&](size_t i) { return static_cast<int>(shape[i]); };
   LoadedWeight w;
   w.role = role, w.name = source.name;
   switch (role) {
-    case WeightRole::matrix: w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, pool); break;
+    case WeightRole::matrix:
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, packing, pool);
+      break;
     case WeightRole::convolution:
-      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, pool);
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, packing, pool);
       break;
     case WeightRole::transposed_convolution:
-      w.packed =
-          pack(source, {.outputs = dim(1), .inputs = dim(0), .groups = dim(2), .transposed = true}, pool);
+      w.packed = pack(source, {.outputs = dim(1), .inputs = dim(0), .groups = dim(2), .transposed = true},
+                      packing, pool);
       break;
     case WeightRole::table:
       w.table = source.data, w.table_type = source.dtype;

@@ -13,12 +13,22 @@
 
 namespace skald::backend::cpu {
 
+/// How matrices are packed. `automatic`: bf16 where the checkpoint has bf16, which is without loss, else f32.
+/// Convolutions, and tensors that the model wants exact, are never rounded.
+enum class WeightPrecision : uint8_t { automatic, f32, bf16, int8 };
+
+/// "auto", "f32", "bf16" or "int8"; anything else is Error(invalid_argument) that lists them.
+WeightPrecision parse_precision(std::string_view name);
+
+/// The packing of one tensor.
+Packing choose_packing(WeightPrecision wanted, WeightRole role, const TensorSource& source);
+
 /// A matrix as panels of 16 outputs, each panel a contiguous stream [taps * inputs][16] that starts on a
 /// 64-byte border. Outputs come in `groups` equal runs (one per kernel index of a transposed convolution),
 /// each padded with zeros to whole panels. How elements are stored is private to packing and the product
 /// kernels.
 struct PackedMatrix {
-  Dtype dtype = Dtype::f32;
+  Packing packing = Packing::f32;
   int outputs = 0;  ///< of one group
   int inputs = 0;   ///< of one tap
   int taps = 1;
@@ -26,10 +36,16 @@ struct PackedMatrix {
   Mapping data;
 
   int panels() const { return (outputs + kPanel - 1) / kPanel; }  ///< of one group
-  int64_t panel_stride() const { return int64_t{taps} * inputs * kPanel; }
-  int64_t group_stride() const { return panels() * panel_stride(); }
-  const float* panel(int group, int index) const {
-    return data.as<float>() + group * group_stride() + index * panel_stride();
+  int64_t panel_stride() const {                                  ///< in bytes
+    return (panel_bytes(packing, int64_t{taps} * inputs) + 63) / 64 * 64;
+  }
+  int64_t group_stride() const { return panels() * panel_stride(); }  ///< in bytes
+  std::byte* panel(int group, int index) const {
+    return data.data() + group * group_stride() + index * panel_stride();
+  }
+  /// `count` panels of a group from `index` on.
+  Panels panels_from(int group, int index, int count) const {
+    return {packing, panel(group, index), panel_stride(), count};
   }
 };
 
@@ -48,7 +64,7 @@ struct LoadedWeight {
 
 /// Packs a tensor for its role, with all threads. Throws Error(model_invalid) naming the tensor when rank,
 /// type or size do not fit.
-LoadedWeight load_weight(WeightRole role, const TensorSource& source, Pool& pool);
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool);
 
 /// out[i] (+)= row `index` of a table.
 void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out);

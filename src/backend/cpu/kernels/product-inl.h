@@ -25,78 +25,163 @@ constexpr int tile_panels(int rows) {
   return most >= 4 ? 4 : most >= 2 ? 2 : 1;
 }
 
-/// One block of inputs of kRows rows and kPanels panels; `add` continues the totals in `sums`.
+/// kLanes weights as floats.
+template <Packing kPacking>
+HWY_INLINE V load_weights(const std::byte* from) {
+  if constexpr (kPacking == Packing::f32) {
+    return hn::Load(kD, reinterpret_cast<const float*>(from));
+  } else if constexpr (kPacking == Packing::bf16) {
+    constexpr hn::RebindToUnsigned<D> kWide;
+    constexpr hn::Rebind<uint16_t, D> kNarrow;
+    const auto bits = hn::PromoteTo(kWide, hn::Load(kNarrow, reinterpret_cast<const uint16_t*>(from)));
+    return hn::BitCast(kD, hn::ShiftLeft<16>(bits));
+  } else {
+    constexpr hn::RebindToSigned<D> kWide;
+    constexpr hn::Rebind<int8_t, D> kNarrow;
+    return hn::ConvertTo(kD, hn::PromoteTo(kWide, hn::Load(kNarrow, reinterpret_cast<const int8_t*>(from))));
+  }
+}
+
+/// Accumulators of kRows rows and kPanels panels.
 template <int kRows, int kPanels>
-HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segment_count, const float* panel,
-                     int64_t panel_stride, bool add, float* sums, int64_t sums_stride) {
-  V acc[kRows][kPanels][kVectors];
+using Accumulators = V[kRows][kPanels][kVectors];
+
+/// Bytes of one input of a panel.
+template <Packing kPacking>
+constexpr int64_t kInputBytes = kPanel*(kPacking == Packing::f32    ? 4
+                                        : kPacking == Packing::bf16 ? 2
+                                                                    : 1);
+
+/// acc[m][p] += x[m][k] * weight of input k.
+template <Packing kPacking, int kRows, int kPanels>
+HWY_INLINE void multiply_add(const float* const (&x)[kRows], int k, const std::byte* weights,
+                             int64_t panel_stride, Accumulators<kRows, kPanels>& acc) {
+  V w[kPanels][kVectors];
 #pragma GCC unroll 16
-  for (int m = 0; m < kRows; ++m)
+  for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      w[p][v] = load_weights<kPacking>(weights + p * panel_stride + v * (kInputBytes<kPacking> / kVectors));
+#pragma GCC unroll 16
+  for (int m = 0; m < kRows; ++m) {
+    const V broadcast = hn::Set(kD, x[m][k]);
 #pragma GCC unroll 16
     for (int p = 0; p < kPanels; ++p)
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) acc[m][p][v] = hn::Zero(kD);
-  for (int s = 0; s < segment_count; ++s) {
-    const float* x[kRows];
-#pragma GCC unroll 16
-    for (int m = 0; m < kRows; ++m) x[m] = rows[m] + segments[s].offset;
-    const float* weights = panel + segments[s].weights;
-    const int length = segments[s].length;
-    for (int k = 0; k < length; ++k, weights += kPanel) {
-      V w[kPanels][kVectors];
-#pragma GCC unroll 16
-      for (int p = 0; p < kPanels; ++p)
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) w[p][v] = hn::Load(kD, weights + p * panel_stride + v * kLanes);
-#pragma GCC unroll 16
-      for (int m = 0; m < kRows; ++m) {
-        const V broadcast = hn::Set(kD, x[m][k]);
-#pragma GCC unroll 16
-        for (int p = 0; p < kPanels; ++p)
-#pragma GCC unroll 16
-          for (int v = 0; v < kVectors; ++v) acc[m][p][v] = hn::MulAdd(broadcast, w[p][v], acc[m][p][v]);
-      }
+      for (int v = 0; v < kVectors; ++v) acc[m][p][v] = hn::MulAdd(broadcast, w[p][v], acc[m][p][v]);
+  }
+}
+
+constexpr int64_t kLine = 64;          // bytes of a cache line
+constexpr int64_t kFetchAhead = 2048;  // bytes of each panel
+
+/// `length` inputs from the weights at `weights`, `position` bytes after the start of their panel. One row
+/// waits for memory alone: what lies ahead is fetched, at the end of a panel the start of the one that
+/// follows the group.
+template <Packing kPacking, int kRows, int kPanels>
+HWY_INLINE void accumulate(const float* const (&x)[kRows], int length, const std::byte* weights,
+                           int64_t position, int64_t panel_stride, Accumulators<kRows, kPanels>& acc) {
+  int k = 0;
+  if constexpr (kRows == 1 && kPanels == kGroup) {
+    constexpr int kInputs = static_cast<int>(kLine / kInputBytes<kPacking>);  // of one line of one panel
+    constexpr int kRun = 64;
+    for (; k + kRun <= length; k += kRun) {
+      int64_t ahead = kFetchAhead;
+      if (position + k * kInputBytes<kPacking> + ahead >= panel_stride) ahead += (kPanels - 1) * panel_stride;
+      for (int i = k; i < k + kRun; i += kInputs)
+#pragma GCC unroll 4
+        for (int j = 0; j < kInputs; ++j, weights += kInputBytes<kPacking>) {
+          multiply_add<kPacking, kRows, kPanels>(x, i + j, weights, panel_stride, acc);
+#pragma GCC unroll 4
+          for (int p = 0; p < kPanels / kInputs; ++p)
+            hwy::Prefetch(weights + (j * (kPanels / kInputs) + p) * panel_stride + ahead);
+        }
     }
   }
+  for (; k < length; ++k, weights += kInputBytes<kPacking>)
+    multiply_add<kPacking, kRows, kPanels>(x, k, weights, panel_stride, acc);
+}
+
+template <int kRows, int kPanels, class F>
+HWY_INLINE void for_accumulators(F&& f) {
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m)
 #pragma GCC unroll 16
     for (int p = 0; p < kPanels; ++p)
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        float* to = sums + m * sums_stride + p * kPanel + v * kLanes;
-        hn::Store(add ? hn::Add(hn::Load(kD, to), acc[m][p][v]) : acc[m][p][v], kD, to);
-      }
+      for (int v = 0; v < kVectors; ++v) f(m, p, v);
+}
+
+/// One block of inputs of kRows rows and kPanels panels; `add` continues the totals in `sums`.
+template <Packing kPacking, int kRows, int kPanels>
+HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segment_count,
+                     const std::byte* panel, int64_t panel_stride, bool add, float* sums,
+                     int64_t sums_stride) {
+  Accumulators<kRows, kPanels> acc;
+  const auto clear = [&] {
+    for_accumulators<kRows, kPanels>([&](int m, int p, int v) HWY_ATTR { acc[m][p][v] = hn::Zero(kD); });
+  };
+  const auto at = [&](int m, int p, int v) { return sums + m * sums_stride + p * kPanel + v * kLanes; };
+  const float* x[kRows];
+  if constexpr (kPacking == Packing::int8) {
+    const int first = static_cast<int>(segments->weights / kPanel);
+    for (int done = 0; done < segments->length; done += kScaleInputs) {
+      const int64_t position = panel_bytes(kPacking, first + done);
+      const std::byte* const run = panel + position;
+      for (int m = 0; m < kRows; ++m) x[m] = rows[m] + segments->offset + done;
+      clear();
+      accumulate<kPacking, kRows, kPanels>(x, std::min(kScaleInputs, segments->length - done),
+                                           run + kPanel * sizeof(float), position, panel_stride, acc);
+      for_accumulators<kRows, kPanels>([&](int m, int p, int v) HWY_ATTR {
+        const V scale = hn::Load(kD, reinterpret_cast<const float*>(run + p * panel_stride) + v * kLanes);
+        float* const to = at(m, p, v);
+        hn::Store(add || done > 0 ? hn::MulAdd(scale, acc[m][p][v], hn::Load(kD, to))
+                                  : hn::Mul(scale, acc[m][p][v]),
+                  kD, to);
+      });
+    }
+  } else {
+    clear();
+    for (int s = 0; s < segment_count; ++s) {
+      for (int m = 0; m < kRows; ++m) x[m] = rows[m] + segments[s].offset;
+      const int64_t position = panel_bytes(kPacking, segments[s].weights / kPanel);
+      accumulate<kPacking, kRows, kPanels>(x, segments[s].length, panel + position, position, panel_stride,
+                                           acc);
+    }
+    for_accumulators<kRows, kPanels>([&](int m, int p, int v) HWY_ATTR {
+      float* const to = at(m, p, v);
+      hn::Store(add ? hn::Add(hn::Load(kD, to), acc[m][p][v]) : acc[m][p][v], kD, to);
+    });
+  }
 }
 
 /// A tile of exactly kRows rows over all panels of the group.
-template <int kRows>
+template <Packing kPacking, int kRows>
 HWY_NOINLINE void tile_row(const float* const* rows, const Segment* segments, int segment_count,
-                           const float* panel, int64_t panel_stride, int panels, bool add, float* sums,
-                           int64_t sums_stride) {
+                           const Panels& panels, bool add, float* sums, int64_t sums_stride) {
   constexpr int kWide = tile_panels(kRows);
   int p = 0;
-  for (; p + kWide <= panels; p += kWide)
-    tile<kRows, kWide>(rows, segments, segment_count, panel + p * panel_stride, panel_stride, add,
-                       sums + p * kPanel, sums_stride);
-  for (; p < panels; ++p)
-    tile<kRows, 1>(rows, segments, segment_count, panel + p * panel_stride, panel_stride, add,
-                   sums + p * kPanel, sums_stride);
+  for (; p + kWide <= panels.count; p += kWide)
+    tile<kPacking, kRows, kWide>(rows, segments, segment_count, panels.first + p * panels.stride,
+                                 panels.stride, add, sums + p * kPanel, sums_stride);
+  for (; p < panels.count; ++p)
+    tile<kPacking, kRows, 1>(rows, segments, segment_count, panels.first + p * panels.stride, panels.stride,
+                             add, sums + p * kPanel, sums_stride);
 }
 
-using TileRow = void (*)(const float* const*, const Segment*, int, const float*, int64_t, int, bool, float*,
-                         int64_t);
+using TileRow = void (*)(const float* const*, const Segment*, int, const Panels&, bool, float*, int64_t);
 
-template <int... kRows>
+template <Packing kPacking, int... kRows>
 constexpr TileRow tile_table_entry(int rows, std::integer_sequence<int, kRows...>) {
   TileRow found = nullptr;
-  ((rows == kRows + 1 ? void(found = tile_row<kRows + 1>) : void()), ...);
+  ((rows == kRows + 1 ? void(found = tile_row<kPacking, kRows + 1>) : void()), ...);
   return found;
 }
 
-void product(const float* const* rows, int m, const Segment* segments, int segment_count, const float* panel,
-             int64_t panel_stride, int panels, float* sums) {
-  const int64_t sums_stride = int64_t{panels} * kPanel;
+template <Packing kPacking>
+void product_of(const float* const* rows, int m, const Segment* segments, int segment_count,
+                const Panels& panels, float* sums) {
+  const int64_t sums_stride = int64_t{panels.count} * kPanel;
   bool add = false;
   for (int s = 0; s < segment_count;) {
     int end = s;
@@ -105,12 +190,20 @@ void product(const float* const* rows, int m, const Segment* segments, int segme
     // The block of weights stays in the first or second level cache while all rows pass over it.
     for (int r = 0; r < m; r += kTileRows) {
       const int count = std::min(kTileRows, m - r);
-      const TileRow call = tile_table_entry(count, std::make_integer_sequence<int, kTileRows>());
-      call(rows + r, segments + s, end - s, panel, panel_stride, panels, add, sums + r * sums_stride,
-           sums_stride);
+      const TileRow call = tile_table_entry<kPacking>(count, std::make_integer_sequence<int, kTileRows>());
+      call(rows + r, segments + s, end - s, panels, add, sums + r * sums_stride, sums_stride);
     }
     add = true;
     s = end;
+  }
+}
+
+void product(const float* const* rows, int m, const Segment* segments, int segment_count,
+             const Panels& panels, float* sums) {
+  switch (panels.packing) {
+    case Packing::f32: return product_of<Packing::f32>(rows, m, segments, segment_count, panels, sums);
+    case Packing::bf16: return product_of<Packing::bf16>(rows, m, segments, segment_count, panels, sums);
+    case Packing::int8: return product_of<Packing::int8>(rows, m, segments, segment_count, panels, sums);
   }
 }
 
