@@ -152,10 +152,10 @@ struct EngineOptions {
   std::string device = "cpu";  ///< "cpu" or "auto"
   int32_t threads = 0;         ///< 0 = what the process may use
   std::string cpu_target;      ///< SIMD target to force; empty = best
-  std::string weights =
-      "auto";         ///< matrices of the language model: "f32", "bf16", "int8", or "auto" = as the
-                      ///< files are: bf16 where they are BF16, which changes no result, else f32
-  int32_t slots = 1;  ///< requests in work at once
+  /// How the language model's matrices are held: "f32", "bf16", "int8", or "auto": bf16 where the files are
+  /// BF16, which changes no result, else f32.
+  std::string weights = "auto";
+  int32_t slots = 1;              ///< requests in work at once
   int32_t cache_capacity = 4096;  ///< talker positions per slot: prompt rows + frames
   int32_t codec_chunk = 16;       ///< most frames per codec call
   int32_t kept_voices = 1;        ///< prompt prefixes kept for the next request of a voice; 0 = none

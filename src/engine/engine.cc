@@ -6,6 +6,7 @@
 #include "engine/codec_run.h"
 #include "engine/core.h"
 #include "engine/prepare.h"
+#include "engine/settings.h"
 #include "engine/streams.h"
 #include "skald/skald.h"
 
@@ -38,16 +39,8 @@ ModelInfo describe(const model::ModelConfig& config) {
   info.hidden_size = config.talker.hidden_size;
   info.vocab_size = config.talker.vocab_size;
   info.codes = config.predictor.vocab_size;
-  info.takes_instruct =
-      config.type == model::ModelType::voice_design ||
-      (config.type == model::ModelType::custom_voice && config.size != model::ModelSize::size_0b6);
+  info.takes_instruct = model::takes_instruct(config);
   return info;
-}
-
-/// 53 bits, so that a reader of JSON that knows only doubles can repeat the run.
-uint64_t random_seed() {
-  std::random_device device;
-  return ((uint64_t{device()} << 32) | device()) >> 11;
 }
 
 std::string random_id() {
@@ -100,7 +93,7 @@ class LoadedEngine final : public Engine {
  private:
   /// What the engine draws when the caller leaves it open.
   static SpeechRequest completed(SpeechRequest request) {
-    if (!request.seed) request.seed = random_seed();
+    if (!request.seed) request.seed = draw_seed();
     if (request.request_id.empty()) request.request_id = random_id();
     return request;
   }

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "engine/settings.h"
+#include "engine/utterance.h"
 #include "text/inspect.h"
 #include "text/sentence_marks.h"
 #include "text/sentences.h"
@@ -46,9 +47,6 @@ std::string first_words(const std::string& piece) {
   while (out.ends_with(' ')) out.pop_back();
   return cut ? out + "…" : out;
 }
-
-/// A seed that a person can type again.
-uint64_t draw_seed() { return std::random_device()(); }
 
 }  // namespace
 
@@ -400,38 +398,49 @@ void LongText::rethrow(const Error& error) {
 }
 
 AudioChunk LongText::next_audio(int32_t max_frames) {
+  if (error_) std::rethrow_exception(error_);
   if (over_) return AudioChunk{{}, 0, true};
-  AudioChunk out;
   try {
-    while (out.samples.empty()) {
-      if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
-      if (!running_ && !begin_piece()) {
-        over_ = out.last = true;
-        out.samples = joiner_.finish();
-        return out;
-      }
-      AudioChunk chunk;
-      try {
-        chunk = pull(max_frames);
-      } catch (const Error& error) {
-        if (!try_again(error)) throw;
-        continue;
-      }
-      piece_samples_.insert(piece_samples_.end(), chunk.samples.begin(), chunk.samples.end());
-      piece_frames_ += chunk.frames;
-      if (chunk.last || !options_.hold_pieces) {
-        joiner_.add(std::exchange(piece_samples_, {}));
-        out.frames += std::exchange(piece_frames_, 0);
-        piece_given_out_ |= chunk.frames > 0;
-      }
-      if (options_.on_progress) {
-        options_.on_progress(current_.index, result_.total.frames + running_->result().frames);
-      }
-      if (chunk.last) end_piece();
-      out.samples = joiner_.take();
+    return pull_chunk(max_frames);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  try {
+    rethrow(to_error(error_));
+  } catch (...) {
+    error_ = std::current_exception();
+    throw;
+  }
+}
+
+AudioChunk LongText::pull_chunk(int32_t max_frames) {
+  AudioChunk out;
+  while (out.samples.empty()) {
+    if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
+    if (!running_ && !begin_piece()) {
+      over_ = out.last = true;
+      out.samples = joiner_.finish();
+      return out;
     }
-  } catch (const Error& error) {
-    rethrow(error);
+    AudioChunk chunk;
+    try {
+      chunk = pull(max_frames);
+    } catch (const Error& error) {
+      if (!try_again(error)) throw;
+      continue;
+    }
+    piece_samples_.insert(piece_samples_.end(), chunk.samples.begin(), chunk.samples.end());
+    piece_frames_ += chunk.frames;
+    if (chunk.last || !options_.hold_pieces) {
+      joiner_.add(std::exchange(piece_samples_, {}));
+      out.frames += std::exchange(piece_frames_, 0);
+      piece_given_out_ |= chunk.frames > 0;
+    }
+    if (options_.on_progress) {
+      options_.on_progress(current_.index, result_.total.frames + running_->result().frames);
+    }
+    if (chunk.last) end_piece();
+    out.samples = joiner_.take();
   }
   return out;
 }

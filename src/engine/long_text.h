@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -137,6 +138,7 @@ class LongText {
   bool limit_reached();
   void merge(const PieceReport& report);
   [[noreturn]] void rethrow(const Error& error);
+  AudioChunk pull_chunk(int32_t max_frames);
   void set_running(std::unique_ptr<Running> running);
 
   Engine& engine_;
@@ -154,6 +156,7 @@ class LongText {
   std::mutex running_mutex_;  // cancel() against the exchange of running_
   std::atomic<bool> cancelled_ = false;
   bool over_ = false;
+  std::exception_ptr error_;      ///< what ended it, for every later call
   double failed_compute_ms_ = 0;  // attempts that were thrown away
   LongTextResult result_;
 };

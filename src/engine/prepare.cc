@@ -89,14 +89,13 @@ void add_instruct(const ModelConfig& config, const text::Tokenizer& tokenizer, c
     return;
   }
   text::require_utf8(r.instruct);
-  const char* reason = nullptr;
-  if (config.type == ModelType::base) reason = "a Base model takes no style instruction";
-  if (config.type == ModelType::custom_voice && config.size == model::ModelSize::size_0b6)
-    reason = "the 0.6B CustomVoice model takes no style instruction";
-  if (!reason) {
+  if (model::takes_instruct(config)) {
     out.input.instruct_ids = tokenizer.encode_instruction(r.instruct, split_rule(r.split), r.raw_tokens);
     return;
   }
+  const char* reason = config.type == ModelType::base
+                           ? "a Base model takes no style instruction"
+                           : "the 0.6B CustomVoice model takes no style instruction";
   if (r.strict)
     throw Error(ErrorCode::unsupported,
                 fmt::format("instruct cannot be followed: {}; leave it out or use a 1.7B "

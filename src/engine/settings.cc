@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 namespace skald::engine {
 namespace {
@@ -63,6 +64,11 @@ std::optional<int32_t> caller_frame_limit(const SpeechRequest& request) {
     limit = std::min(limit.value_or(std::numeric_limits<int32_t>::max()), *request.max_new_tokens - 1);
   }
   return limit;
+}
+
+uint64_t draw_seed() {
+  std::random_device device;
+  return ((uint64_t{device()} << 32) | device()) >> 11;
 }
 
 int32_t text_frame_bound(uint64_t code_points) {

@@ -25,6 +25,10 @@ backend::SlotSettings resolve_sampling(const Sampling& sampling, const model::Ge
 /// or none. Throws Error(invalid_argument) for max_frames below 1 or max_new_tokens below 2.
 std::optional<int32_t> caller_frame_limit(const SpeechRequest& request);
 
+/// A seed for a request that names none: 53 bits, so that a reader of JSON that knows only doubles can repeat
+/// the run.
+uint64_t draw_seed();
+
 /// Frames after which a run over a text of this many code points counts as a runaway.
 int32_t text_frame_bound(uint64_t code_points);
 

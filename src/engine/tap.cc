@@ -28,7 +28,9 @@ Tap::Tap(const model::ModelConfig& config, const Diagnosis* diagnosis)
     : groups_(static_cast<size_t>(config.talker.num_code_groups)),
       vocabulary_(static_cast<size_t>(config.talker.vocab_size)),
       hidden_(static_cast<size_t>(config.talker.hidden_size)),
-      predictor_width_((groups_ - 1) * static_cast<size_t>(config.predictor.vocab_size)) {
+      predictor_width_((groups_ - 1) * static_cast<size_t>(config.predictor.vocab_size)),
+      code_count_(config.talker.codes()),
+      stop_id_(config.talker.codec_eos_id) {
   if (!diagnosis) return;
   if (!diagnosis->replay.empty()) check_codes(config, diagnosis->replay, "replay");
   check_noise(diagnosis->noise, vocabulary_, "noise");
@@ -74,6 +76,18 @@ void Tap::choose(int64_t step) {
   } else if (diagnosis_->script) {
     std::fill(forced_.begin(), forced_.end(), -1);
     if (!diagnosis_->script(step, forced_)) std::fill(forced_.begin(), forced_.end(), -1);
+    check_script();
+  }
+}
+
+/// A scripted id outside the codes would fail only in the codec; the stop token is allowed.
+void Tap::check_script() const {
+  for (size_t g = 0; g < groups_; ++g) {
+    const bool stop = g == 0 && forced_[g] == stop_id_;
+    if (!stop && forced_[g] >= code_count_)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("script: group {} is {}, but must be below {} (or negative = draw)", g,
+                              forced_[g], code_count_));
   }
 }
 

@@ -36,11 +36,13 @@ class Tap {
   void report();
 
  private:
+  void check_script() const;
   bool wants_steps() const { return diagnosis_ && diagnosis_->on_step; }
   void set_noise(model::Model& model, int32_t slot);
 
   std::optional<Diagnosis> diagnosis_;
   size_t groups_, vocabulary_, hidden_, predictor_width_;
+  int32_t code_count_, stop_id_;
   bool predictor_noise_ran_out_ = false;
   int64_t step_ = 0;
   std::vector<int32_t> forced_, codes_;

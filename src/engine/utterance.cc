@@ -226,6 +226,12 @@ void Utterance::watch(int32_t code0) {
 }
 
 void Utterance::stop_at_bound() {
+  if (result_.frame_bound < text_frame_bound(prepared_.code_points))
+    return stop(
+        ErrorCode::runaway,
+        fmt::format("no stop token within {} frames, all that a cache of {} positions leaves beside {} "
+                    "prompt rows; try another seed, or raise cache_capacity",
+                    frames(), core_->options.cache_capacity, result_.prompt_rows));
   stop(ErrorCode::runaway,
        fmt::format(
            "no stop token within {} frames, the bound for a text of {} characters; try another seed, or set "

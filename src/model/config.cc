@@ -100,6 +100,11 @@ CodecConfig load_codec_config(const fs::path& dir) {
   return config;
 }
 
+bool takes_instruct(const ModelConfig& config) {
+  return config.type == ModelType::voice_design ||
+         (config.type == ModelType::custom_voice && config.size != ModelSize::size_0b6);
+}
+
 std::vector<std::string> language_names(const ModelConfig& config) {
   std::vector<std::string> names{"auto"};
   for (const auto& [name, id] : config.talker.language_ids) {

@@ -110,6 +110,10 @@ ConfigReading read_config(const std::filesystem::path& model_dir, Faults& faults
 /// The codec's configuration alone: `dir` is a speech_tokenizer/ folder or a codec repository.
 CodecConfig load_codec_config(const std::filesystem::path& dir);
 
+/// Whether a style instruction reaches the prompt (specification 4.4): not on Base, not on the 0.6B
+/// CustomVoice.
+bool takes_instruct(const ModelConfig& config);
+
 /// Valid public language names of a model: "auto" first, then every name without "dialect" in it
 /// (specification 1.8).
 std::vector<std::string> language_names(const ModelConfig& config);
