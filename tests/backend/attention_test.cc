@@ -148,6 +148,14 @@ TEST_P(PerTarget, QkvRope) {
       for (const LaneCase& c : lane_cases(rows, 1, 30)) check_qkv(rig, c, s, false);
 }
 
+TEST_P(PerTarget, QkvRopeOfRoundedWeights) {
+  for (const char* weights : {"bf16", "int8"}) {
+    Rig rig(GetParam(), 2, 1, weights);
+    check_qkv(rig, lane_cases(4, 1, 30)[5], {130, 4, 2, 10, true}, false);
+    check_qkv(rig, plain_case(1), {65, 16, 8, 32, true}, false);
+  }
+}
+
 TEST_P(PerTarget, QkvRopeInARing) {
   Rig rig(GetParam());
   for (const LaneCase& c : lane_cases(4, 1, 30)) check_qkv(rig, c, {17, 4, 2, 16, false}, true);

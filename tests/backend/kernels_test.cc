@@ -112,7 +112,8 @@ struct Network {
   Rig rig;
   Program program;
 
-  explicit Network(const std::string& target, float fault = 0) : rig(target, 2, 99) {
+  explicit Network(const std::string& target, float fault = 0, const std::string& weights = "f32")
+      : rig(target, 2, 99, weights) {
     constexpr int kRows = 5, kWidth = 48, kHeads = 4, kKv = 2, kDim = 12, kHidden = 70;
     const auto matrix = [&](int out, int in) { return rig.load(WeightRole::matrix, {out, in}, 0.2f).weight; };
     const auto vector = [&](int n) { return rig.load(WeightRole::vector, {n}).weight; };
@@ -233,8 +234,11 @@ bool fused(const std::string& target) {
 TEST(Targets, B110_LockStepOfOneProgram) {
   for (const std::string& a : cpu_targets())
     for (const std::string& b : cpu_targets()) {
-      Network first(a), second(b);
-      EXPECT_EQ(lock_step(first, second, fused(a) == fused(b) ? 0 : 2e-5), "") << a << " and " << b;
+      for (const char* weights : {"f32", "bf16", "int8"}) {
+        Network first(a, 0, weights), second(b, 0, weights);
+        EXPECT_EQ(lock_step(first, second, fused(a) == fused(b) ? 0 : 2e-5), "")
+            << a << " and " << b << ", " << weights;
+      }
     }
 }
 

@@ -123,62 +123,180 @@ TEST_P(PerTarget, NormAlone) {
       }
 }
 
+void check_gated_pair(Rig& rig, const LaneCase& c, int inputs, int outputs) {
+  const Tensor gate = rig.load(WeightRole::matrix, {outputs, inputs}, 0.3f),
+               up = rig.load(WeightRole::matrix, {outputs, inputs}, 0.3f);
+  const Tensor weight = rig.load(WeightRole::vector, {inputs});
+  std::vector<float> x;
+  const Guarded in = rig.guarded_input(c, inputs, &x), out = rig.guarded(c.total(), outputs);
+  rig.run([&](Ops& ops) {
+    ops.gated_pair({.x = in.view,
+                    .norm = {Norm::rms, weight.weight, {}, 1e-6f},
+                    .gate = gate.weight,
+                    .up = up.weight,
+                    .out = out.view,
+                    .lanes = rig.lanes(c)});
+  });
+  rig.expect_rows(out, c, 1, 2e-6, [&](int row, int column) {
+    const auto h = normed(Norm::rms, &x[static_cast<size_t>(row * inputs)], inputs, 1e-6, weight, weight);
+    Expected g, u;
+    for (int k = 0; k < inputs; ++k)
+      g += h[static_cast<size_t>(k)] * gate.at(column, k), u += h[static_cast<size_t>(k)] * up.at(column, k);
+    return Expected{apply(Activation::silu, g.value) * u.value, (1 + g.magnitude) * (1 + u.magnitude)};
+  });
+}
+
 TEST_P(PerTarget, GatedPair) {
   Rig rig(GetParam());
   for (const int rows : {1, 9})
     for (const LaneCase& c : lane_cases(rows))
-      for (const auto& size : {std::pair{5, 19}, {70, 144}}) {
-        const int inputs = size.first, outputs = size.second;
-        const Tensor gate = rig.load(WeightRole::matrix, {outputs, inputs}, 0.3f),
-                     up = rig.load(WeightRole::matrix, {outputs, inputs}, 0.3f);
-        const Tensor weight = rig.load(WeightRole::vector, {inputs});
-        std::vector<float> x;
-        const Guarded in = rig.guarded_input(c, inputs, &x), out = rig.guarded(c.total(), outputs);
-        rig.run([&](Ops& ops) {
-          ops.gated_pair({.x = in.view,
-                          .norm = {Norm::rms, weight.weight, {}, 1e-6f},
-                          .gate = gate.weight,
-                          .up = up.weight,
-                          .out = out.view,
-                          .lanes = rig.lanes(c)});
-        });
-        rig.expect_rows(out, c, 1, 2e-6, [&](int row, int column) {
-          const auto h =
-              normed(Norm::rms, &x[static_cast<size_t>(row * inputs)], inputs, 1e-6, weight, weight);
-          Expected g, u;
-          for (int k = 0; k < inputs; ++k)
-            g += h[static_cast<size_t>(k)] * gate.at(column, k),
-                u += h[static_cast<size_t>(k)] * up.at(column, k);
-          return Expected{apply(Activation::silu, g.value) * u.value, (1 + g.magnitude) * (1 + u.magnitude)};
-        });
+      for (const auto& size : {std::pair{5, 19}, {70, 144}})
+        check_gated_pair(rig, c, size.first, size.second);
+}
+
+/// Against the weights as each packing holds them: full and cut runs of scales, blocks and panel groups.
+TEST_P(PerTarget, RoundedWeights) {
+  for (const char* weights : {"bf16", "int8"}) {
+    Rig rig(GetParam(), 2, 1, weights);
+    for (const int rows : {1, 3, 49})
+      for (const size_t pattern : {1, 5}) {
+        const LaneCase c = lane_cases(rows)[pattern];
+        for (const auto& [inputs, outputs] : {std::pair{1, 1}, {3, 17}, {64, 80}, {129, 65}, {321, 130}}) {
+          if (rows == 49 && inputs != 321) continue;
+          check_linear(rig, c, inputs, outputs, {});
+        }
       }
+    const LaneCase c = lane_cases(5)[5];
+    check_linear(rig, c, 200, 45, {Norm::rms, Activation::silu, true, true, true, true});
+    check_gated_pair(rig, c, 70, 144);
+    check_gated_pair(rig, plain_case(1), 321, 1200);  // several groups a task
+  }
+}
+
+/// Rounded to bf16 or not, the weights of a bf16 checkpoint are the same numbers: every result has the same
+/// bits, which makes bf16 the meaning of "auto".
+TEST_P(PerTarget, Bf16WeightsOfBf16TensorsAreWithoutLoss) {
+  constexpr int kInputs = 329, kOutputs = 210;
+  std::vector<std::vector<float>> results;
+  std::vector<size_t> sizes;
+  for (const char* weights : {"f32", "bf16", "auto"})
+    for (const int rows : {1, 5, 60}) {
+      Rig rig(GetParam(), 2, 11, weights);
+      std::vector<uint16_t> values;
+      for (int i = 0; i < kInputs * kOutputs; ++i)
+        values.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(rig.normal(1)[0]) >> 16));
+      const Weight w = rig.device().load(WeightRole::matrix, {.name = "w",
+                                                              .dtype = Dtype::bf16,
+                                                              .shape = {kOutputs, kInputs},
+                                                              .data = std::as_bytes(std::span(values))});
+      sizes.push_back(rig.device().weight_bytes());
+      const Buffer x = rig.buffer(60, kInputs, rig.normal(60 * kInputs)),
+                   out = rig.buffer(60, kOutputs, std::vector<float>(60 * kOutputs));
+      for (int first = 0; first < 60; first += rows)
+        rig.run([&](Ops& ops) {
+          ops.linear({.x = x.row_range(first, rows),
+                      .weight = w,
+                      .out = out.row_range(first, rows),
+                      .lanes = rig.lanes(plain_case(rows))});
+        });
+      results.push_back(rig.read(out));
+      expect_same_bits(results[0], results.back(), weights);
+    }
+  EXPECT_NE(results[0][0], 0);
+  EXPECT_LT(sizes[3], sizes[0] * 0.52);
+  EXPECT_EQ(sizes[3], sizes[6]);
 }
 
 /// The same rows in calls of every size, on one thread and on three, give the same bits.
 TEST_P(PerTarget, RowsAreIndependentOfTheCall) {
   constexpr int kRows = 53, kInputs = 520, kOutputs = 150;
-  std::vector<std::vector<float>> results;
-  for (const int threads : {1, 3})
-    for (const int rows : {kRows, 1, 2, 5, 6, 7, 32}) {
-      Rig rig(GetParam(), threads, 7);
-      const Tensor w = rig.load(WeightRole::matrix, {kOutputs, kInputs}),
-                   norm = rig.load(WeightRole::vector, {kInputs});
-      const std::vector<float> x = rig.normal(kRows * kInputs);
-      const Buffer in = rig.buffer(kRows, kInputs, x),
-                   out = rig.buffer(kRows, kOutputs, std::vector<float>(kRows * kOutputs));
-      for (int first = 0; first < kRows; first += rows) {
-        const int n = std::min(rows, kRows - first);
-        rig.run([&](Ops& ops) {
-          ops.linear({.x = in.row_range(first, n),
-                      .norm = {Norm::layer, norm.weight, {}, 1e-5f},
-                      .weight = w.weight,
-                      .activation = Activation::gelu_erf,
-                      .out = out.row_range(first, n),
-                      .lanes = rig.lanes(plain_case(n))});
-        });
+  for (const char* weights : {"f32", "bf16", "int8"}) {
+    std::vector<std::vector<float>> results;
+    for (const int threads : {1, 3})
+      for (const int rows : {kRows, 1, 2, 5, 6, 7, 32}) {
+        if (weights != std::string("f32") && rows != kRows && rows != 1 && rows != 7) continue;
+        Rig rig(GetParam(), threads, 7, weights);
+        const Tensor w = rig.load(WeightRole::matrix, {kOutputs, kInputs}),
+                     norm = rig.load(WeightRole::vector, {kInputs});
+        const std::vector<float> x = rig.normal(kRows * kInputs);
+        const Buffer in = rig.buffer(kRows, kInputs, x),
+                     out = rig.buffer(kRows, kOutputs, std::vector<float>(kRows * kOutputs));
+        for (int first = 0; first < kRows; first += rows) {
+          const int n = std::min(rows, kRows - first);
+          rig.run([&](Ops& ops) {
+            ops.linear({.x = in.row_range(first, n),
+                        .norm = {Norm::layer, norm.weight, {}, 1e-5f},
+                        .weight = w.weight,
+                        .activation = Activation::gelu_erf,
+                        .out = out.row_range(first, n),
+                        .lanes = rig.lanes(plain_case(n))});
+          });
+        }
+        results.push_back(rig.read(out));
+        expect_same_bits(results.front(), results.back(),
+                         std::string(weights) + ", calls of " + std::to_string(rows) + " rows");
       }
-      results.push_back(rig.read(out));
-      expect_same_bits(results.front(), results.back(), "calls of " + std::to_string(rows) + " rows");
+  }
+}
+
+/// What int8 makes of odd runs of weights, read back with unit vectors.
+TEST_P(PerTarget, Int8Runs) {
+  constexpr int kInputs = 130;
+  Rig rig(GetParam(), 1, 5, "int8");
+  std::vector<float> values = rig.normal(3 * kInputs);
+  std::fill_n(values.begin(), 64, 0.0f);         // zero
+  std::fill_n(values.begin() + 64, 64, 1e-40f);  // too small for a scale
+  values[128] = -5, values[129] = 5;             // a cut run
+  values[kInputs + 70] = std::nanf("");          // one bad run, the others stay
+  values[2 * kInputs] = 1000;                    // the others of this run hardly count
+  const Tensor w = rig.load(WeightRole::matrix, {3, kInputs}, values);
+  std::vector<float> unit(kInputs * kInputs, 0.0f);
+  for (size_t i = 0; i < kInputs; ++i) unit[i * kInputs + i] = 1;
+  const Buffer x = rig.buffer(kInputs, kInputs, unit),
+               out = rig.buffer(kInputs, 3, std::vector<float>(3 * kInputs));
+  rig.run([&](Ops& ops) {
+    ops.linear({.x = x, .weight = w.weight, .out = out, .lanes = rig.lanes(plain_case(kInputs))});
+  });
+  const std::vector<float> got = rig.read(out);
+  const auto held = [&](int row, int input) { return got[static_cast<size_t>(input * 3 + row)]; };
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(held(0, i), 0) << i;
+  EXPECT_FLOAT_EQ(held(0, 128), -5);
+  EXPECT_FLOAT_EQ(held(0, 129), 5);
+  for (int i = 0; i < kInputs; ++i) EXPECT_TRUE(std::isnan(held(1, i))) << "0 * NaN of the bad run";
+  EXPECT_EQ(held(2, 0), 1000);
+  for (int i = 1; i < 64; ++i) EXPECT_EQ(held(2, i), 0) << i;
+  for (int i = 64; i < 128; ++i)  // half a step of the largest of this run
+    EXPECT_NEAR(held(2, i), values[static_cast<size_t>(2 * kInputs + i)], 4.5 / 127 / 2) << i;
+}
+
+TEST(Packing, ExactTensorsAndConvolutionsAreNotRounded) {
+  Rig rig("", 2, 3, "int8");
+  const std::vector<float> values = rig.normal(40 * 30);
+  const auto bytes_of = [&](WeightRole role, std::vector<int64_t> shape, bool exact) {
+    const size_t before = rig.device().weight_bytes();
+    rig.device().load(
+        role,
+        {.name = "w", .shape = std::move(shape), .data = std::as_bytes(std::span(values)), .exact = exact});
+    return rig.device().weight_bytes() - before;
+  };
+  EXPECT_EQ(bytes_of(WeightRole::matrix, {40, 30}, true), size_t{48 * 30 * 4});
+  EXPECT_EQ(bytes_of(WeightRole::convolution, {40, 6, 5}, false), size_t{48 * 30 * 4});
+  EXPECT_EQ(bytes_of(WeightRole::matrix, {40, 30}, false),
+            size_t{3 * (64 + 512)});  // 30 * 16 rounded up to lines
+}
+
+TEST(Packing, NamesAndSizes) {
+  EXPECT_EQ(cpu_matrix_bytes("f32", true), 4);
+  EXPECT_EQ(cpu_matrix_bytes("bf16", false), 2);
+  EXPECT_EQ(cpu_matrix_bytes("int8", true), 1.0625);
+  EXPECT_EQ(cpu_matrix_bytes("auto", true), 2);
+  EXPECT_EQ(cpu_matrix_bytes("auto", false), 4);
+  for (const char* name : {"", "int4", "F32", "f32 "}) try {
+      make_cpu_backend({.weights = name});
+      FAIL() << name;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(e.what()).find("auto, f32, bf16, int8"), std::string::npos) << e.what();
     }
 }
 

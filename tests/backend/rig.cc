@@ -59,8 +59,31 @@ std::vector<LaneCase> lane_cases(int rows, int rate, int max_start) {
 
 LaneCase plain_case(int rows, int start) { return {"plain", 1, rows, 1, 1, {0}, {}, {start}, {}}; }
 
-Rig::Rig(const std::string& target, int threads, uint32_t seed)
-    : device_(make_cpu_backend({.threads = threads, .target = target})), random_(seed) {}
+std::vector<float> as_held(const std::string& weights, const std::vector<int64_t>& shape,
+                           std::vector<float> values) {
+  constexpr int64_t kRun = 64;
+  if (weights == "bf16")
+    for (float& v : values) {
+      const double unit = std::exp2(std::floor(std::log2(std::abs(static_cast<double>(v)))) - 7);
+      if (v != 0) v = static_cast<float>(std::nearbyint(static_cast<double>(v) / unit) * unit);
+    }
+  if (weights == "int8")
+    for (int64_t row = 0; row < shape[0]; ++row)
+      for (int64_t first = 0; first < shape[1]; first += kRun) {
+        const auto run = std::span(values).subspan(static_cast<size_t>(row * shape[1] + first),
+                                                   static_cast<size_t>(std::min(kRun, shape[1] - first)));
+        float largest = 0;
+        for (const float v : run) largest = std::max(largest, std::abs(v));
+        const float scale = largest / 127;
+        for (float& v : run) v = scale == 0 ? 0 : scale * std::nearbyint(v * (1 / scale));
+      }
+  return values;
+}
+
+Rig::Rig(const std::string& target, int threads, uint32_t seed, const std::string& weights)
+    : weights_(weights),
+      device_(make_cpu_backend({.threads = threads, .target = target, .weights = weights})),
+      random_(seed) {}
 
 std::vector<float> Rig::normal(int64_t count, float scale) {
   std::normal_distribution<float> distribution(0, scale);
@@ -79,6 +102,7 @@ Tensor Rig::load(WeightRole role, std::vector<int64_t> shape, std::vector<float>
   kept_.push_back(std::make_unique<std::vector<float>>(values));
   const Weight weight =
       device_->load(role, {.name = "test", .shape = shape, .data = std::as_bytes(std::span(*kept_.back()))});
+  if (role == WeightRole::matrix) values = as_held(weights_, shape, std::move(values));
   return {std::move(shape), std::move(values), weight};
 }
 

@@ -66,12 +66,14 @@ LaneCase plain_case(int rows, int start = 0);
 
 class Rig {
  public:
-  explicit Rig(const std::string& target = "", int threads = 2, uint32_t seed = 1);
+  explicit Rig(const std::string& target = "", int threads = 2, uint32_t seed = 1,
+               const std::string& weights = "auto");
 
   Backend& device() { return *device_; }
   std::mt19937& random() { return random_; }
   std::vector<float> normal(int64_t count, float scale = 1);
 
+  /// The host copy of a matrix holds what the device makes of it under `weights`.
   Tensor load(WeightRole role, std::vector<int64_t> shape, float scale = 1);
   Tensor load(WeightRole role, std::vector<int64_t> shape, std::vector<float> values);
 
@@ -98,6 +100,7 @@ class Rig {
                    const std::function<Expected(int row, int column)>& want);
 
  private:
+  std::string weights_;
   std::unique_ptr<Backend> device_;
   std::mt19937 random_;
   std::vector<std::unique_ptr<std::vector<float>>> kept_;  // table sources outlive the device's use of them
@@ -105,6 +108,10 @@ class Rig {
 
 /// Suites that run once for every SIMD target of this machine.
 class PerTarget : public testing::TestWithParam<std::string> {};
+
+/// A matrix as "bf16" or "int8" hold it (docs/decisions/0006), "f32" and "auto" as it is.
+std::vector<float> as_held(const std::string& weights, const std::vector<int64_t>& shape,
+                           std::vector<float> values);
 
 /// Every element has the same bits.
 void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b, const std::string& what);

@@ -225,6 +225,15 @@ TEST(Device, DamagedTensorsAreNamed) {
   EXPECT_NE(load(WeightRole::matrix, {3, 0}, Dtype::f32, 0), "");
   EXPECT_NE(load(WeightRole::matrix, {int64_t{1} << 31, int64_t{1} << 31}), "");
   EXPECT_NE(load(WeightRole::depthwise, {3, 2, 2}), "");
+  for (const char* weights : {"bf16", "int8"}) {  // before anything is packed
+    Rig rounded("", 1, 1, weights);
+    for (const auto& [shape, bytes] :
+         {std::pair<std::vector<int64_t>, size_t>{{3, 4}, 44}, {{3, 5}, 48}, {{3, 0}, 0}, {{12}, 48}})
+      EXPECT_THROW(rounded.device().load(
+                       WeightRole::matrix,
+                       {.name = "w", .shape = shape, .data = std::as_bytes(std::span(data)).first(bytes)}),
+                   Error);
+  }
 }
 
 TEST(Device, OptionsAreChecked) {
