@@ -31,7 +31,8 @@ std::vector<float> values(int64_t count, float scale) {
 /// A device and what a benchmark needs on it.
 struct Bench {
   std::unique_ptr<Backend> device;
-  explicit Bench(int threads) : device(make_cpu_backend({.threads = threads})) {}
+  explicit Bench(int threads, const char* weights = "auto")
+      : device(make_cpu_backend({.threads = threads, .weights = weights})) {}
 
   Weight load(WeightRole role, std::vector<int64_t> shape) {
     const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
@@ -83,12 +84,16 @@ void read_bandwidth(benchmark::State& state) {
 }
 BENCHMARK(read_bandwidth)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 
+constexpr const char* kWeights[] = {"f32", "bf16", "int8"};
+
 /// Many different matrices in turn, 1 GB of weights in all, so that none is still in a cache.
 void linear(benchmark::State& state) {
   const auto rows = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1)),
              inputs = static_cast<int>(state.range(2));
-  Bench b(static_cast<int>(state.range(3)));
-  const double bytes = 4.0 * outputs * inputs;
+  const char* const weights = kWeights[state.range(4)];
+  state.SetLabel(weights);
+  Bench b(static_cast<int>(state.range(3)), weights);
+  const double bytes = cpu_matrix_bytes(weights, false) * outputs * inputs;
   const int count = static_cast<int>(1e9 / bytes);
   const Buffer x = b.buffer(rows, inputs), out = b.buffer(rows, outputs);
   const Weight norm = b.load(WeightRole::vector, {inputs});
@@ -108,11 +113,11 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
   for (const int threads : {1, kThreads})
     for (const int rows : {1, 32})
       for (const auto& [outputs, inputs] : {std::pair{1024, 3072}, {2048, 1024}, {1024, 2048}, {3072, 1024}})
-        bench->Args({rows, outputs, inputs, threads});
+        for (const int weights : {0, 1, 2}) bench->Args({rows, outputs, inputs, threads, weights});
 }
 BENCHMARK(linear)
     ->Apply(linear_shapes)
-    ->ArgNames({"rows", "out", "in", "threads"})
+    ->ArgNames({"rows", "out", "in", "threads", "weights"})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
@@ -120,15 +125,22 @@ BENCHMARK(linear)
 void load(benchmark::State& state) {
   constexpr int kOutputs = 3072, kInputs = 1024;
   const std::vector<uint16_t> source(kOutputs * kInputs, 0x3F80);
-  Bench b(static_cast<int>(state.range(0)));
+  const char* const weights = kWeights[state.range(1)];
+  state.SetLabel(weights);
+  Bench b(static_cast<int>(state.range(0)), weights);
   for (auto _ : state)
     b.device->load(WeightRole::matrix, {.name = "w",
                                         .dtype = Dtype::bf16,
                                         .shape = {kOutputs, kInputs},
                                         .data = std::as_bytes(std::span(source))});
-  set_rates(state, 4.0 * kOutputs * kInputs, 0);
+  set_rates(state, 2.0 * kOutputs * kInputs, 0);
 }
-BENCHMARK(load)->Arg(1)->Arg(kThreads)->Iterations(20)->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(load)
+    ->ArgsProduct({{1, kThreads}, {0, 1, 2}})
+    ->ArgNames({"threads", "weights"})
+    ->Iterations(20)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 
 void gated_pair(benchmark::State& state) {
   constexpr int kInputs = 1024, kOutputs = 3072, kCount = 40;

@@ -144,9 +144,10 @@ HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segm
     clear();
     for (int s = 0; s < segment_count; ++s) {
       for (int m = 0; m < kRows; ++m) x[m] = rows[m] + segments[s].offset;
-      const int64_t position = panel_bytes(kPacking, segments[s].weights / kPanel);
-      accumulate<kPacking, kRows, kPanels>(x, segments[s].length, panel + position, position, panel_stride,
-                                           acc);
+      // A transposed convolution has its taps in other groups of panels.
+      const int64_t at_input = panel_bytes(kPacking, segments[s].weights / kPanel);
+      accumulate<kPacking, kRows, kPanels>(x, segments[s].length, panel + at_input, at_input % panel_stride,
+                                           panel_stride, acc);
     }
     for_accumulators<kRows, kPanels>([&](int m, int p, int v) HWY_ATTR {
       float* const to = at(m, p, v);
