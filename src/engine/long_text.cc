@@ -168,9 +168,10 @@ struct LongText::Feed {
 struct LongText::Running {
   std::unique_ptr<SpeechStream> speech;
   std::unique_ptr<TextStream> text;
-  std::string unpushed;    // text the queue had no room for
-  bool last_text = false;  // nothing follows `unpushed`
-  bool finished = false;   // finish() was called
+  std::string unpushed;      // text the queue had no room for
+  bool last_text = false;    // nothing follows `unpushed`
+  bool finished = false;     // finish() was called
+  bool speech_over = false;  // the model ended before the text of the piece had arrived
 
   void cancel() noexcept { speech ? speech->cancel() : text->cancel(); }
   SpeechResult result() const { return speech ? speech->result() : text->result(); }
@@ -294,26 +295,43 @@ void LongText::start(int32_t attempt) {
   set_running(std::move(running));
 }
 
+/// Waits for more text of the running piece.
+void LongText::gather_text() {
+  bool quiet = false;
+  const auto next = feed_->fragment(quiet);
+  if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
+  if (next) {
+    running_->unpushed = options_.clean_text ? text::clean_invisible(next->text) : next->text;
+    current_.text += running_->unpushed;
+  }
+  running_->last_text = next ? next->ends_piece : !quiet;
+}
+
+/// When the model ends the speech early, the rest of the piece goes unspoken, as it does when all of it was
+/// there from the start: what had arrived by then must not decide what is spoken.
+AudioChunk LongText::end_text_stream(AudioChunk last) {
+  if (running_->last_text || running_->text->result().stop == StopReason::length) return last;
+  running_->speech_over = true;  // the samples go out first: the rest of the text may take its time
+  last.last = false;
+  return last;
+}
+
 AudioChunk LongText::pull_text_stream(int32_t max_frames) {
+  if (running_->speech_over) {
+    while (!running_->last_text) gather_text();
+    return AudioChunk{{}, 0, true};
+  }
   TextStream& stream = *running_->text;
   for (;;) {
     StreamReply reply = stream.poll(max_frames);
     switch (reply.event) {
-      case StreamEvent::chunk: return std::move(reply.chunk);
-      case StreamEvent::finished: return AudioChunk{{}, 0, true};
+      case StreamEvent::chunk:
+        return reply.chunk.last ? end_text_stream(std::move(reply.chunk)) : std::move(reply.chunk);
+      case StreamEvent::finished: return end_text_stream(AudioChunk{{}, 0, true});
       case StreamEvent::error: throw *reply.error;
       case StreamEvent::need_text: break;
     }
-    if (running_->unpushed.empty() && !running_->last_text) {
-      bool quiet = false;
-      const auto next = feed_->fragment(quiet);
-      if (cancelled_) throw Error(ErrorCode::cancelled, "the speech was cancelled");
-      if (next) {
-        running_->unpushed = options_.clean_text ? text::clean_invisible(next->text) : next->text;
-        current_.text += running_->unpushed;
-      }
-      running_->last_text = next ? next->ends_piece : !quiet;
-    }
+    if (running_->unpushed.empty() && !running_->last_text) gather_text();
     // A refused push means that the queue is full: the next poll makes room.
     if (!running_->unpushed.empty() && stream.try_push(running_->unpushed)) running_->unpushed.clear();
     if (running_->unpushed.empty() && running_->last_text && !std::exchange(running_->finished, true))
@@ -367,7 +385,6 @@ void LongText::end_piece() {
   current_.result = running_->result();
   const std::vector<int32_t> codes = observer_ ? running_->codes() : std::vector<int32_t>();
   merge(current_);
-  feed_->pending.insert(0, running_->unpushed);  // the speech ended before it took all of its text
   set_running(nullptr);
   in_piece_ = false;
   if (observer_) observer_->end(current_, codes);

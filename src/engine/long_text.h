@@ -104,7 +104,8 @@ class PieceObserver {
 /// Piece i uses seed + i (modulo 2^64), its second try kRetrySeedStep more; everything else of the request is
 /// the same for every piece. `max_frames` and `max_new_tokens` bound the whole text: where they end it, the
 /// rest is not spoken. Layout `ahead` over a TextSource feeds each piece to a TextStream while it arrives;
-/// such a piece is not tried again.
+/// such a piece is not tried again. Where the model ends the speech of a piece, the rest of that piece is not
+/// spoken, whether it had arrived by then or not.
 class LongText {
  public:
   LongText(Engine& engine, SpeechRequest request, LongTextOptions options, PieceObserver* observer = nullptr);
@@ -133,6 +134,8 @@ class LongText {
   void start(int32_t attempt);
   AudioChunk pull(int32_t max_frames);
   AudioChunk pull_text_stream(int32_t max_frames);
+  void gather_text();
+  AudioChunk end_text_stream(AudioChunk last);
   bool try_again(const Error& error);
   void end_piece();
   bool limit_reached();

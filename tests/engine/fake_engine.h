@@ -18,6 +18,7 @@ struct Script {
   int32_t frames = 3;
   float level = 1.0f;       ///< every sample
   int32_t runaway_at = -1;  ///< Error(runaway) instead of this frame
+  int32_t ends_at = -1;     ///< a text stream ends with this many frames, whatever text is left
   std::function<void()> on_frame;
 };
 
@@ -126,6 +127,9 @@ class FakeEngine : public Engine {
       if (cancelled) {
         reply.event = StreamEvent::error;
         reply.error = Error(ErrorCode::cancelled, "cancelled");
+      } else if (state.frames == plan.ends_at) {
+        reply.event = StreamEvent::finished;
+        state.stop = StopReason::eos;
       } else if (unread >= 8 || (done && unread > 0)) {
         unread -= std::min<size_t>(unread, 8);
         reply.event = StreamEvent::chunk;

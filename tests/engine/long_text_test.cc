@@ -436,6 +436,41 @@ TEST(LongText, AheadSpeaksTextWhileItArrives) {
   EXPECT_GT(engine.requests.size(), 2u);
 }
 
+TEST(LongText, AheadTextBehindTheEndOfTheSpeechIsNotSpokenHoweverItArrives) {
+  const std::string whole = sentences(30);
+  for (const bool split : {true, false}) {
+    std::vector<float> expected;
+    size_t pieces = 0;
+    for (const size_t push : {whole.size(), size_t{300}, size_t{5}}) {
+      FakeEngine engine;
+      engine.script = [](const SpeechRequest&) {
+        Script early;
+        early.ends_at = 2;
+        return early;
+      };
+      Typist typist;
+      for (size_t at = 0; at < whole.size(); at += push) typist.arrivals.push_back({whole.substr(at, push)});
+      typist.arrivals.push_back({"", true});
+      SpeechRequest ahead = request("");
+      ahead.layout = TextLayout::ahead;
+      LongTextOptions options;
+      options.split = split;
+      LongText text(engine, ahead, options, typist.source());
+      const Spoken spoken = speak(text);
+      if (push == whole.size()) {
+        expected = spoken.samples;
+        pieces = engine.requests.size();
+        EXPECT_EQ(pieces > 1, split);
+      }
+      EXPECT_EQ(spoken.samples, expected) << "pushes of " << push;
+      EXPECT_EQ(engine.requests.size(), pieces) << "pushes of " << push;
+      std::string joined;
+      for (const PieceReport& piece : spoken.result.pieces) joined += piece.text;
+      EXPECT_EQ(joined, whole) << "pushes of " << push;
+    }
+  }
+}
+
 TEST(LongText, BlankTextIsRefusedInEveryForm) {
   for (const char* blank : {"", " \n "}) {
     FakeEngine engine;
