@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_status.h"
-#include "model/verify.h"
+#include "engine/verify.h"
 
 namespace skald::cli {
 namespace {
@@ -57,7 +57,7 @@ class Verify : public Command {
     if (const char* model = std::getenv("SKALD_MODEL"); dir_.empty() && model != nullptr) dir_ = model;
     if (dir_.empty()) throw UsageError("no folder: skald verify DIR");
     session.json = json_;
-    const model::VerifyReport report = model::verify_model(dir_);
+    const model::VerifyReport report = engine::verify_snapshot(dir_);
     json_ ? print_json(session, to_json(report)) : print(to_text(dir_, report));
     return report.ok() ? kOk : kModel;
   }

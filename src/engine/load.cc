@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu.h"
 #include "engine/core.h"
 #include "engine/memory.h"
+#include "engine/verify.h"
 
 namespace skald::engine {
 namespace {
@@ -30,29 +31,6 @@ model::ModelOptions model_options(const EngineOptions& o) {
   m.slots = o.slots, m.cache_capacity = o.cache_capacity, m.codec_chunk = o.codec_chunk;
   m.prefix_entries = o.kept_voices;
   return m;
-}
-
-/// The ids of the chat template in config.json are those of the tokenizer, or the files are of two models.
-void check_tokens(const std::string& dir, const model::ModelConfig& config,
-                  const text::Tokenizer& tokenizer) {
-  if (tokenizer.vocabulary_size() > static_cast<size_t>(config.talker.text_vocab_size))
-    throw Error(
-        ErrorCode::model_invalid,
-        fmt::format(
-            "{}: the tokenizer has {} tokens, but the model's text embedding only {} (text_vocab_size); "
-            "the files are from different models",
-            dir, tokenizer.vocabulary_size(), config.talker.text_vocab_size));
-  const auto check = [&](const char* key, int32_t id, const char* token) {
-    const int32_t found = tokenizer.token_id(token).value_or(-1);
-    if (found != id)
-      throw Error(ErrorCode::model_invalid,
-                  fmt::format("{}: {} of config.json is {}, but the tokenizer gives {} the id {}; the files "
-                              "are from different models",
-                              dir, key, id, token, found));
-  };
-  check("im_start_token_id", config.im_start_id, "<|im_start|>");
-  check("im_end_token_id", config.im_end_id, "<|im_end|>");
-  check("assistant_token_id", config.assistant_id, "assistant");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """`skald say`, `prompt`, `verify`, `codec decode`: what they write and report."""
 import json
 import pathlib
+import shutil
 import unittest
 
 from support import CASES, FRAME, MODELS, TEXT, Case, Npy, Wav, say, skald, wav, write_npy
@@ -289,6 +290,24 @@ class Others(Case):
         self.assertFalse(report["ok"])
         self.assertIn("do", report["findings"][0])
         self.assert_status(skald("verify", self.dir / "none"), 3)
+
+    def test_verify_reads_the_tokenizer(self):
+        model = self.dir / "model"
+        for name, old, new, what in (
+                ("merges.txt", None, b"", "incomplete"), ("vocab.json", None, b"{}", "byte 0x00"),
+                ("tokenizer_config.json", None, b"[", "not valid JSON"),
+                ("config.json", b'"assistant_token_id": 263', b'"assistant_token_id": 264', "different models")):
+            shutil.copytree(MODELS / "tiny-cv", model)
+            path = model / name
+            path.chmod(0o644)
+            good = path.read_bytes()
+            path.write_bytes(new if old is None else good.replace(old, new))
+            self.assertNotEqual(path.read_bytes(), good)
+            report = self.assert_status(skald("verify", model, "--json"), 3).json()
+            self.assertFalse(report["ok"])
+            self.assertIn(what, report["findings"][0]["what"] + report["findings"][0]["do"])
+            self.assert_status(say("--model", model, "-o", self.dir / "a.wav", TEXT), 3)
+            shutil.rmtree(model)
 
     def test_instruct_that_is_ignored(self):
         words = ["--instruct", "-slowly-", "-o", self.dir / "a.wav", "--json", TEXT]
