@@ -45,7 +45,7 @@ class MappedFile {
     }
     map(descriptor);
     ::close(descriptor);
-    if (!failure_.empty()) throw Error(ErrorCode::io, failure_);
+    if (!failure_.empty()) throw Error(plain_ ? ErrorCode::io : ErrorCode::model_invalid, failure_);
   }
   ~MappedFile() {
     if (size_ > 0) ::munmap(data_, size_);
@@ -67,6 +67,7 @@ class MappedFile {
   void map(int descriptor) {
     struct stat status = {};
     if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+      plain_ = false;
       failure_ = name_ + " is not a plain file; put the file of the model's repository here";
       return;
     }
@@ -82,6 +83,7 @@ class MappedFile {
   }
 
   std::string name_, failure_;
+  bool plain_ = true;
   void* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -193,7 +193,7 @@ std::optional<ModelType> read_type(const Fields& fields) {
 /// Another architecture under the same file names; nothing else of such a file is worth reporting.
 bool is_qwen3_tts(const Fields& fields, const std::string& file, Faults& faults) {
   const auto refuse = [&](std::string what, std::string fix) {
-    faults.push_back({ErrorCode::unsupported, std::move(what), std::move(fix)});
+    faults.push_back({ErrorCode::model_invalid, std::move(what), std::move(fix)});
     return false;
   };
   const std::string model_type = fields.text("model_type");
@@ -286,7 +286,7 @@ void parse_codec_config(std::string_view text, const std::string& file, CodecCon
   const std::string type = fields.text("model_type");
   if (!type.empty() && type != "qwen3_tts_tokenizer_12hz") {
     faults.push_back(
-        {ErrorCode::unsupported,
+        {ErrorCode::model_invalid,
          fmt::format("{} describes a codec of type {}, not 'qwen3_tts_tokenizer_12hz'", file, quote(type)),
          "use the speech_tokenizer folder of a 12 Hz model"});
     return;

@@ -273,7 +273,7 @@ TEST_F(CheckpointTest, MissingAndOddFilesAreNamed) {
   expect_open_error(ErrorCode::model_not_found, HasSubstr("model.safetensors is missing"));
   fs::remove(dir / "model.safetensors");
   fs::create_directory(dir / "model.safetensors");
-  expect_open_error(ErrorCode::io, HasSubstr("not a plain file"));
+  expect_open_error(ErrorCode::model_invalid, HasSubstr("not a plain file"));
   fs::remove(dir / "model.safetensors");
   test::write_file(dir / "model.safetensors", "");
   expect_open_error(ErrorCode::model_invalid, HasSubstr("has 0 bytes"));

@@ -491,12 +491,12 @@ TEST_F(ConfigTest, EveryTruncationOfAFileIsAnError) {
 TEST_F(ConfigTest, OtherArchitecturesAreNamed) {
   use("tiny-cv");
   fs::copy_file(dir / kCodec, dir / kMain, fs::copy_options::overwrite_existing);
-  expect_error(dir.path(), ErrorCode::unsupported, HasSubstr("the codec alone"));
+  expect_error(dir.path(), ErrorCode::model_invalid, HasSubstr("the codec alone"));
   test::write_file(dir / kMain, R"({"model_type": "llama"})");
-  expect_error(dir.path(), ErrorCode::unsupported, HasSubstr("'llama'"));
+  expect_error(dir.path(), ErrorCode::model_invalid, HasSubstr("'llama'"));
   test::write_file(dir / kMain,
                    R"({"model_type": "qwen3_tts", "tokenizer_type": "qwen3_tts_tokenizer_25hz"})");
-  expect_error(dir.path(), ErrorCode::unsupported, HasSubstr("'qwen3_tts_tokenizer_25hz'"));
+  expect_error(dir.path(), ErrorCode::model_invalid, HasSubstr("'qwen3_tts_tokenizer_25hz'"));
 }
 
 TEST_F(ConfigTest, AllFaultsAreCollected) {
