@@ -116,7 +116,7 @@ class HeaderParser {
   }
   void parse_type(std::string_view descr) {
     if (descr.size() == 3 && descr[0] == '>')
-      fail("big-endian numbers are not supported; save a.astype('<f4')");
+      fail("big-endian numbers are not supported; save a.astype(a.dtype.newbyteorder('<'))");
     const bool order_ok = descr.size() == 3 && (descr[0] == '<' || (descr[0] == '|' && descr[2] == '1'));
     for (const TypeEntry& entry : kTypes) {
       if (order_ok && descr.substr(1) == entry.name) {
@@ -253,7 +253,11 @@ NpyArray read_npy(const std::filesystem::path& path) {
   std::string bytes;
   std::error_code unused;
   if (in && !std::filesystem::is_directory(path, unused)) {
-    bytes.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    // The mark first: a device without end is no reason to fill the memory.
+    bytes.resize(kMagic.size());
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<size_t>(in.gcount()));
+    if (bytes == kMagic) bytes.append(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   } else {
     in.setstate(std::ios::badbit);
     if (errno == 0) errno = EISDIR;

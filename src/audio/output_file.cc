@@ -26,12 +26,16 @@ constexpr int kPollMs = 100;
               fmt::format("cannot {} '{}': {}", doing, name, std::generic_category().message(error)));
 }
 
-/// The file behind symbolic links, so that a rename replaces the file and not the link.
-std::filesystem::path resolve(const std::filesystem::path& path) {
+/// The file behind symbolic links, there or not, so that a rename replaces the file and not the link.
+std::filesystem::path resolve(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // Linux's own limit
   std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  const auto resolved = std::filesystem::weakly_canonical(path, error);
-  return error ? path : resolved;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
+    const auto next = std::filesystem::read_symlink(path, error);
+    if (error) break;
+    path = path.parent_path() / next;  // an absolute link replaces the folder
+  }
+  return path;
 }
 
 /// Creates a new file beside `target`; its name says whose it is, should the machine lose power.
@@ -60,6 +64,7 @@ std::unique_ptr<OutputFile> OutputFile::open(const std::filesystem::path& path) 
   const std::string name = path.string();
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT) throw_io("write", name, errno);
   if (exists && S_ISDIR(info.st_mode)) throw_io("write", name, EISDIR);
   if (exists && !S_ISREG(info.st_mode)) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);

@@ -168,6 +168,7 @@ TEST_F(NpyFile, UnreadableFilesAreNamed) {
     }
   }
   EXPECT_THROW(NpyWriter(dir_ / "no" / "folder.npy", NpyType::f4, {}), Error);
+  EXPECT_THROW(read_npy("/dev/zero"), Error) << "and the memory is not filled first";
 }
 
 }  // namespace

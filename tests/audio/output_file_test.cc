@@ -68,7 +68,21 @@ TEST_F(OutputFileTest, FollowsLinksAndKeepsTheMode) {
   EXPECT_EQ(fs::status(dir_ / "real.wav").permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST_F(OutputFileTest, FollowsLinksToFilesThatAreNotThereYet) {
+  fs::create_symlink("real.wav", dir_ / "second.wav");
+  fs::create_symlink(dir_ / "second.wav", dir_ / "first.wav");
+  auto file = OutputFile::open(dir_ / "first.wav");
+  file->write("new");
+  file->commit();
+  EXPECT_TRUE(fs::is_symlink(dir_ / "first.wav"));
+  EXPECT_TRUE(fs::is_symlink(dir_ / "second.wav"));
+  EXPECT_EQ(content(dir_ / "real.wav"), "new");
+}
+
 TEST_F(OutputFileTest, UnwritablePlacesAreKnownAtOnce) {
+  fs::create_symlink("loop", dir_ / "loop");
+  EXPECT_THROW(OutputFile::open(dir_ / "loop"), Error);
+  EXPECT_THROW(OutputFile::open(dir_ / std::string(300, 'x')), Error);
   EXPECT_THROW(OutputFile::open(dir_), Error);
   EXPECT_THROW(OutputFile::open(dir_ / "no" / "a.wav"), Error);
 }
