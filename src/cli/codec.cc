@@ -22,7 +22,7 @@ class CodecDecode : public Command {
     add_engine_options(*app_, o_);
     add_choice(*app_, "--decode", mode_, DecodeMode::stream, {"stream", "whole", "official"},
                "official = chunks of 300 frames with 25 of context (default stream)", "Output");
-    add_text(*app_, "--output,-o", "FILE", out_, "WAV file to write; - is standard output", "Output");
+    add_name(*app_, "--output,-o", "FILE", out_, "WAV file to write; - is standard output", "Output");
     app_->add_flag("--raw", raw_, "No WAV header: s16le (f32le with --float)")->group("Output");
     app_->add_flag("--float", floats_, "32-bit float samples instead of 16-bit PCM")->group("Output");
     app_->add_flag("--json", json_, "Result object on standard output (standard error with -o -)")

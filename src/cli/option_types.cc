@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/arguments.h"
+#include "engine/settings.h"
 
 namespace skald::cli {
 namespace {
@@ -40,14 +41,21 @@ void add_text(CLI::App& app, const std::string& name, const char* type, std::str
       app, name, type, [&to](const std::string& word) { to = word; }, help, group);
 }
 
+void add_name(CLI::App& app, const std::string& name, const char* type, std::string& to,
+              const std::string& help, const std::string& group) {
+  const auto convert = [&to, name](const std::string& word) {
+    if (word.empty()) reject(plain_name(name), word, "a name");
+    to = word;
+  };
+  add(app, name, type, convert, help, group);
+}
+
 void add_whole_number(CLI::App& app, const std::string& name, int32_t least, int32_t most,
                       std::function<void(int32_t)> set, const std::string& help, const std::string& group) {
   const auto convert = [=](const std::string& word) {
     int32_t value = 0;
     if (!parse(word, value) || value < least || value > most) {
-      reject(plain_name(name), word,
-             most == kAnyInt ? fmt::format("a whole number of at least {}", least)
-                             : fmt::format("a whole number within {}..{}", least, most));
+      reject(plain_name(name), word, fmt::format("a whole number within {}..{}", least, most));
     }
     set(value);
   };
@@ -69,12 +77,15 @@ void add_real_number(CLI::App& app, const std::string& name, Range range, std::f
   const auto convert = [=](const std::string& word) {
     float value = 0;
     const bool number = parse(word, value) && std::isfinite(value);
-    const bool low = range == Range::at_least_zero ? value < 0 : value <= 0;
-    if (!number || low || (range == Range::share && value > 1)) {
+    constexpr float kLeast = engine::kLeastDivisor, kMost = 1 / kLeast;
+    const bool good = range == Range::share    ? value > 0 && value <= 1
+                      : range == Range::factor ? value >= kLeast && value <= kMost
+                                               : value == 0 || value >= kLeast;
+    if (!number || !good) {
       reject(plain_name(name), word,
-             range == Range::share        ? "above 0 and at most 1"
-             : range == Range::above_zero ? "a finite number above 0"
-                                          : "a finite number of at least 0");
+             range == Range::share    ? "above 0 and at most 1"
+             : range == Range::factor ? "within 1e-6..1e6"
+                                      : "0 or a finite number of at least 1e-6");
     }
     set(value);
   };

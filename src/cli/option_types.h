@@ -20,14 +20,20 @@ inline constexpr int32_t kAnyInt = std::numeric_limits<int32_t>::max();
 /// A word, as it stands.
 void add_text(CLI::App& app, const std::string& name, const char* type, std::string& to,
               const std::string& help, const std::string& group);
-/// A decimal number within least..most; kAnyInt = no upper limit worth naming.
+/// The name of something that must be there: an empty word, such as an unset variable of a script, is not
+/// taken for a missing option.
+void add_name(CLI::App& app, const std::string& name, const char* type, std::string& to,
+              const std::string& help, const std::string& group);
+/// A decimal number within least..most; kAnyInt = no upper limit but the type's.
 void add_whole_number(CLI::App& app, const std::string& name, int32_t least, int32_t most,
                       std::function<void(int32_t)> set, const std::string& help, const std::string& group);
 /// 0 to 2^64 - 1.
 void add_seed(CLI::App& app, const std::string& name, std::function<void(uint64_t)> set,
               const std::string& help, const std::string& group);
 
-enum class Range { at_least_zero, above_zero, share };  ///< share: above 0 and at most 1
+/// temperature: 0, or at least engine::kLeastDivisor; factor: that or more, up to its reciprocal; share:
+/// above 0 and at most 1.
+enum class Range { temperature, factor, share };
 void add_real_number(CLI::App& app, const std::string& name, Range range, std::function<void(float)> set,
                      const std::string& help, const std::string& group);
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -77,6 +79,13 @@ int report(Session& session, const Error& error, int status) {
   return status;
 }
 
+/// The standard library reports a thread that cannot be started in this way.
+Error no_thread(const std::system_error& error) {
+  return Error(ErrorCode::device,
+               fmt::format("cannot start a thread ({}); raise the limits on memory and processes",
+                           error.code().message()));
+}
+
 int run_guarded(Session& session, const std::vector<std::string>& arguments) {
   try {
     return Program().run(session, arguments);
@@ -94,18 +103,39 @@ int run_guarded(Session& session, const std::vector<std::string>& arguments) {
   } catch (const std::bad_alloc&) {
     return report(session, Error(ErrorCode::out_of_memory, "not enough memory"),
                   exit_status(ErrorCode::out_of_memory));
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(session,
+                  Error(ErrorCode::io, fmt::format("cannot use '{}': {}", error.path1().string(),
+                                                   error.code().message())),
+                  exit_status(ErrorCode::io));
+  } catch (const std::system_error& error) {
+    return report(session, no_thread(error), exit_status(ErrorCode::device));
   } catch (const std::exception& error) {
     return report(session, Error(ErrorCode::internal, error.what()), kFailure);
   }
 }
 
+/// Before there is a log: straight to standard error.
+int report_start(const Error& error) {
+  const std::string line =
+      fmt::format("skald: error: {} [{}]\n", error.what(), error_code_name(error.code()));
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+  return exit_status(error.code());
+}
+
 }  // namespace
 
 int run_program(const std::vector<std::string>& arguments) {
-  Signals signals;
-  Log log(STDERR_FILENO);
-  Session session{log, signals};
-  return run_guarded(session, arguments);
+  try {
+    Signals signals;
+    Log log(STDERR_FILENO);
+    Session session{log, signals};
+    return run_guarded(session, arguments);
+  } catch (const Error& error) {
+    return report_start(error);
+  } catch (const std::system_error& error) {
+    return report_start(no_thread(error));
+  }
 }
 
 }  // namespace skald::cli

@@ -15,15 +15,15 @@
 namespace skald::cli {
 void add_engine_options(CLI::App& app, RequestOptions& o) {
   constexpr const char* kGroup = "Model and machine";
-  add_text(app, "--model,-m", "DIR", o.model, "Snapshot folder of a Qwen3-TTS 12 Hz model; else $SKALD_MODEL",
+  add_name(app, "--model,-m", "DIR", o.model, "Snapshot folder of a Qwen3-TTS 12 Hz model; else $SKALD_MODEL",
            kGroup);
   add_whole_number(
       app, "--threads", 1, 1024, [&o](int32_t v) { o.threads = v; },
       "Threads to compute with; else $SKALD_THREADS, else what the process may use", kGroup);
-  add_text(app, "--device", "NAME", o.engine.device, "Device to compute on: cpu (default)", kGroup);
-  add_text(app, "--cpu-target", "NAME", o.engine.cpu_target,
+  add_name(app, "--device", "NAME", o.engine.device, "Device to compute on: cpu (default)", kGroup);
+  add_name(app, "--cpu-target", "NAME", o.engine.cpu_target,
            "SIMD target to force; `skald --version` lists them", kGroup);
-  add_text(app, "--weights", "TYPE", o.engine.weights,
+  add_name(app, "--weights", "TYPE", o.engine.weights,
            "Hold the language model's matrices as f32, bf16 or int8; default: as the files are", kGroup);
   add_whole_number(
       app, "--cache-capacity", 32, kAnyInt, [&o](int32_t v) { o.engine.cache_capacity = v; },
@@ -39,14 +39,14 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
            "Language by name, code or tag (english, en, en-US); default: automatic", kVoice);
   add_text(app, "--instruct", "TEXT", r.instruct, "How to speak; the voice itself with a VoiceDesign model",
            kVoice);
-  add_text(app, "--x-vector", "FILE.npy", o.x_vector, "Speaker vector for a Base model", kVoice);
-  add_text(app, "--ref-codes", "FILE.npy", o.ref_codes,
+  add_name(app, "--x-vector", "FILE.npy", o.x_vector, "Speaker vector for a Base model", kVoice);
+  add_name(app, "--ref-codes", "FILE.npy", o.ref_codes,
            "Codes [frames, 16] of a reference clip, for a Base model", kVoice);
   add_text(app, "--ref-text", "T", r.ref_text, "What the reference clip says", kVoice);
   add_choice(app, "--cut", r.cut, CutMode::exact, {"exact", "official"},
              "Where the reference part ends: by frames (default), or by the official arithmetic", kVoice);
 
-  add_text(app, "--file,-f", "FILE", o.file, "Read the text from FILE; - is standard input", kText);
+  add_name(app, "--file,-f", "FILE", o.file, "Read the text from FILE; - is standard input", kText);
   add_choice(app, "--text-layout", r.layout, TextLayout::whole, {"whole", "stream", "ahead"},
              "Where the text stands in the prompt; default: as the official call of the model's type", kText);
   add_choice(app, "--text-split", r.split, TextSplit::qwen, {"qwen", "mistral"},
@@ -67,20 +67,20 @@ void add_sampling_options(CLI::App& app, RequestOptions& o) {
   app.add_flag("--sub-greedy", s.sub_greedy, "Code predictor greedy while the talker samples")
       ->group(kSampling);
   add_real_number(
-      app, "--temperature", Range::at_least_zero, [&s](float v) { s.temperature = v; }, "Talker; 0 = greedy",
+      app, "--temperature", Range::temperature, [&s](float v) { s.temperature = v; }, "Talker; 0 = greedy",
       kSampling);
   add_whole_number(
       app, "--top-k", 0, kAnyInt, [&s](int32_t v) { s.top_k = v; }, "Talker; 0 = off", kSampling);
   add_real_number(
       app, "--top-p", Range::share, [&s](float v) { s.top_p = v; }, "Talker; 1 = off", kSampling);
   add_real_number(
-      app, "--repetition-penalty", Range::above_zero, [&s](float v) { s.repetition_penalty = v; },
+      app, "--repetition-penalty", Range::factor, [&s](float v) { s.repetition_penalty = v; },
       "Talker; 1 = off", kSampling);
   add_whole_number(
       app, "--min-new-tokens", 0, kAnyInt, [&s](int32_t v) { s.min_new_tokens = v; },
       "Draws before the stop token is allowed (default 2)", kSampling);
   add_real_number(
-      app, "--sub-temperature", Range::at_least_zero, [&s](float v) { s.sub_temperature = v; },
+      app, "--sub-temperature", Range::temperature, [&s](float v) { s.sub_temperature = v; },
       "Code predictor; 0 = greedy", kSampling);
   add_whole_number(
       app, "--sub-top-k", 0, kAnyInt, [&s](int32_t v) { s.sub_top_k = v; }, "Code predictor; 0 = off",
@@ -126,6 +126,7 @@ std::vector<int32_t> load_codes(const std::string& path, int32_t groups) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("'{}' must have the shape [frames, {}]", path, groups));
   }
+  if (array.shape[0] == 0) throw Error(ErrorCode::invalid_argument, fmt::format("'{}' holds no frame", path));
   return array.ints();
 }
 

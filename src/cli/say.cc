@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -102,8 +103,9 @@ class SayRun {
   void open_text(std::optional<std::string> operand) {
     const bool from_stdin = operand ? false : o_.file.empty() || o_.file == "-";
     const bool may_arrive = from_stdin && is_stream(STDIN_FILENO) && o_.replay.empty() && o_.noise.empty();
-    streaming_ = o_.to_stdout() || (!o_.out.empty() && !std::filesystem::is_regular_file(o_.out) &&
-                                    std::filesystem::exists(o_.out));
+    std::error_code unknown;  // opening the output reports it
+    streaming_ = o_.to_stdout() || (!o_.out.empty() && !std::filesystem::is_regular_file(o_.out, unknown) &&
+                                    std::filesystem::exists(o_.out, unknown));
     if (may_arrive && streaming_) {
       arriving_ = std::make_unique<ArrivingText>(STDIN_FILENO, "standard input");
       return;

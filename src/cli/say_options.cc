@@ -11,7 +11,7 @@ namespace {
 void add_output_options(CLI::App& app, SayOptions& o) {
   constexpr const char* kOutput = "Output";
   constexpr const char* kRepeat = "Comparing runs";
-  add_text(app, "--output,-o", "FILE", o.out, "WAV file to write; - is standard output", kOutput);
+  add_name(app, "--output,-o", "FILE", o.out, "WAV file to write; - is standard output", kOutput);
   app.add_flag("--raw", o.raw, "No WAV header: s16le (f32le with --float); without -o to standard output")
       ->group(kOutput);
   app.add_flag("--float", o.floats, "32-bit float samples instead of 16-bit PCM")->group(kOutput);
@@ -26,11 +26,11 @@ void add_output_options(CLI::App& app, SayOptions& o) {
   app.add_flag("--list-voices", o.list_voices, "Print the model's voices and end")->group(kOutput);
   app.add_flag("--list-languages", o.list_languages, "Print the model's languages and end")->group(kOutput);
 
-  add_text(app, "--dump", "DIR", o.dump, "Write every number of every request as .npy files into DIR",
+  add_name(app, "--dump", "DIR", o.dump, "Write every number of every request as .npy files into DIR",
            kRepeat);
-  add_text(app, "--replay", "FILE.npy", o.replay, "Feed these codes [frames, 16] and compute every logit",
+  add_name(app, "--replay", "FILE.npy", o.replay, "Feed these codes [frames, 16] and compute every logit",
            kRepeat);
-  add_text(app, "--noise", "DIR", o.noise,
+  add_name(app, "--noise", "DIR", o.noise,
            "Recorded random numbers: noise.npy and predictor_noise.npy in DIR", kRepeat);
 }
 

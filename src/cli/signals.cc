@@ -15,6 +15,7 @@ namespace skald::cli {
 
 Signals::Signals() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is an error of write(), not the process's end
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
@@ -27,7 +28,7 @@ Signals::Signals() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = ::signalfd(-1, &set, SFD_CLOEXEC);
   stop_fd_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signal_fd_ < 0 || stop_fd_ < 0) throw Error(ErrorCode::io, "the process has no file descriptors left");
+  if (signal_fd_ < 0 || stop_fd_ < 0) throw Error(ErrorCode::io, "the process has no file descriptors left; raise its limit (ulimit -n)");
   thread_ = std::thread([this] { run(); });
 }
 

@@ -11,7 +11,8 @@
 namespace skald::cli {
 
 /// SIGINT, SIGTERM and SIGHUP are blocked for the whole process and read by one thread, so no handler runs in
-/// the middle of anything. Must be made before any other thread. SIGPIPE is ignored: writes report it.
+/// the middle of anything. Must be made before any other thread. SIGPIPE and
+/// SIGXFSZ are ignored: writes report them.
 class Signals {
  public:
   Signals();

@@ -19,6 +19,7 @@ namespace skald::cli {
 namespace {
 
 constexpr size_t kReadSize = 1 << 16;
+constexpr size_t kMostText = size_t{64} << 20;  // more is no text but a device without end, or a mistake
 
 [[noreturn]] void throw_io(const std::string& name, int error) {
   throw Error(ErrorCode::io, fmt::format("cannot read {}: {}", name, std::generic_category().message(error)));
@@ -34,6 +35,10 @@ std::string read_all(int fd, const std::string& name) {
     const ssize_t got = ::read(fd, out.data() + start, kReadSize);
     out.resize(start + static_cast<size_t>(got > 0 ? got : 0));
     if (got == 0) return out;
+    if (out.size() > kMostText) {
+      throw Error(ErrorCode::text_too_long,
+                  fmt::format("{} is longer than {} MiB; speak it in parts", name, kMostText >> 20));
+    }
     if (got < 0 && errno == EAGAIN) {  // somebody made the shared descriptor non-blocking
       pollfd entry{fd, POLLIN, 0};
       ::poll(&entry, 1, -1);

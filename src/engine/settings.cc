@@ -16,7 +16,8 @@ namespace {
 }
 
 float temperature(const char* name, float value) {
-  if (!std::isfinite(value) || value < 0) reject(name, value, "a finite number of at least 0 (0 = greedy)");
+  if (!std::isfinite(value) || value < 0 || (value > 0 && value < kLeastDivisor))
+    reject(name, value, "0 (greedy) or a finite number of at least 1e-6");
   return value;
 }
 
@@ -40,8 +41,8 @@ backend::SlotSettings resolve_sampling(const Sampling& s, const model::Generatio
   t.top_k = at_least_zero("top_k", s.top_k.value_or(d.top_k));
   t.min_new_tokens = at_least_zero("min_new_tokens", s.min_new_tokens.value_or(2));
   t.repetition_penalty = s.repetition_penalty.value_or(d.repetition_penalty);
-  if (!std::isfinite(t.repetition_penalty) || t.repetition_penalty <= 0)
-    reject("repetition_penalty", t.repetition_penalty, "a finite number above 0 (1 = off)");
+  if (!(t.repetition_penalty >= kLeastDivisor && t.repetition_penalty <= 1 / kLeastDivisor))
+    reject("repetition_penalty", t.repetition_penalty, "within 1e-6..1e6 (1 = off)");
   t.greedy = s.greedy || !d.do_sample || t.temperature == 0;
 
   backend::SamplerSettings& p = out.predictor;

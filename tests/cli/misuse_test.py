@@ -54,6 +54,19 @@ class Options(Case):
             err = self.refused("say", "-o", self.dir / "o.wav", "Hi", *words)
             self.assertIn(words[0].split("=")[0], err)
 
+    def test_factors_that_would_overflow(self):
+        for option in ("--temperature", "--sub-temperature", "--repetition-penalty"):
+            self.assertIn("1e-6", self.refused("say", "-o", self.dir / "o.wav", "Hi", option, "1e-39"))
+
+    def test_a_number_beyond_the_type_is_told_the_limit(self):
+        self.assertIn("2147483647", self.refused("say", "-o", self.dir / "o.wav", "Hi", "--max-frames", "2147483648"))
+
+    def test_an_empty_name_is_not_a_missing_option(self):
+        for option in ("--model", "--x-vector", "--ref-codes", "-f", "--cpu-target", "--dump", "--replay", "--noise"):
+            self.assertIn("is ''", self.refused("say", "--voice", "anna", "-o", self.dir / "o.wav", option, "", stdin=b"Hi"))
+        self.assertIn("--output is ''", self.refused("say", "--voice", "anna", "-o", "", "Hi"))
+        self.assertIn("--output is ''", self.refused("codec", "decode", "c.npy", "-o", ""))
+
     def test_the_largest_seed_is_one(self):
         report = say("--json", "--max-frames", 2, "--seed", 2**64 - 1, "-o", self.dir / "o.wav", TEXT).json()
         self.assertEqual(report["seed"], 2**64 - 1)
@@ -81,6 +94,43 @@ class Places(Case):
         self.dir.chmod(0o500)
         self.addCleanup(self.dir.chmod, 0o700)
         self.assert_status(say("-o", self.dir / "p.wav", TEXT), 1)
+
+    def test_odd_names_are_known_before_the_work(self):
+        (self.dir / "loop").symlink_to("loop")
+        for out in (self.dir / "loop", self.dir / ("x" * 300)):
+            result = self.assert_status(say("--json", "-o", out, TEXT), 1)
+            self.assertEqual(result.json()["error"]["code"], "io")
+        self.assert_nothing_left("loop")
+
+    def test_endless_devices_are_no_input(self):
+        for words in (["--replay", "/dev/zero", TEXT], ["--ref-codes", "/dev/zero", TEXT], ["-f", "/dev/zero"]):
+            self.assert_status(say("-o", self.dir / "o.wav", *words, timeout=20), 2)
+        self.assert_nothing_left()
+
+    def test_codes_without_a_frame(self):
+        header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (0, 16), }\n"
+        (self.dir / "none.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+        for option in ("--replay", "--ref-codes"):
+            result = self.assert_status(say(option, self.dir / "none.npy", "-o", self.dir / "o.wav", TEXT), 2)
+            self.assertIn("holds no frame", result.err)
+        self.assert_nothing_left("none.npy")
+
+    def limited(self, limit):
+        """`say` under a limit of the shell."""
+        return subprocess.run(["sh", "-c", f'{limit}; exec "$0" say --voice anna --seed 7 -o "$1" "$2"', SKALD,
+                               str(self.dir / "o.wav"), TEXT], env=environment(), capture_output=True, timeout=60)
+
+    def test_a_file_at_its_size_limit(self):
+        done = self.limited("ulimit -f 8")
+        self.assertEqual((done.returncode, done.stdout), (1, b""), done.stderr)
+        self.assertIn(b"[io]", done.stderr)
+        self.assert_nothing_left()
+
+    def test_no_descriptors_for_the_program_itself(self):
+        done = self.limited("ulimit -n 4")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(b"skald: error: ", done.stderr)
+        self.assert_nothing_left()
 
     def test_full_device(self):
         self.assertIn("No space left", self.assert_status(say("-o", "/dev/full", TEXT), 1).err)
