@@ -115,5 +115,29 @@ TEST(EngineOptions, AreChecked) {
             ErrorCode::model_not_found);
 }
 
+/// The tiny models are BF16 files: "auto" is bf16, and only int8 moves a code or a sample of the codec's
+/// input.
+TEST(EngineOptions, WeightsOfTheFilesTypeChangeNothing) {
+  std::vector<std::vector<int32_t>> codes;
+  std::vector<std::vector<float>> decoded;
+  for (const char* weights : {"f32", "bf16", "auto", "int8"}) {
+    const auto engine = Engine::open(test::model_dir("tiny-cv"), {.threads = 1, .weights = weights});
+    SpeechRequest request;
+    request.text = "One frame after another.", request.voice = "anna", request.language = "english";
+    request.seed = 5, request.max_frames = 12;
+    request.sampling.min_new_tokens = 12;
+    const auto stream = engine->start_stream(request);
+    while (!stream->next_audio(4).last) {
+    }
+    codes.push_back(stream->codes());
+    decoded.push_back(engine->decode(codes.front(), DecodeMode::stream));
+  }
+  EXPECT_GE(codes[0].size(), 12u * 16u);
+  EXPECT_EQ(codes[0], codes[1]);
+  EXPECT_EQ(codes[0], codes[2]);
+  EXPECT_NE(codes[0], codes[3]) << "int8 is not in use";
+  EXPECT_EQ(decoded[0], decoded[3]) << "the codec is never rounded";
+}
+
 }  // namespace
 }  // namespace skald::engine
