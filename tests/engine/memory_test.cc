@@ -115,8 +115,7 @@ TEST(EngineOptions, AreChecked) {
             ErrorCode::model_not_found);
 }
 
-/// The tiny models are BF16 files: "auto" is bf16, and only int8 moves a code or a sample of the codec's
-/// input.
+/// The tiny models are BF16 files, so "auto" is bf16 and rounds nothing; no choice rounds the codec.
 TEST(EngineOptions, WeightsOfTheFilesTypeChangeNothing) {
   std::vector<std::vector<int32_t>> codes;
   std::vector<std::vector<float>> decoded;
@@ -135,7 +134,6 @@ TEST(EngineOptions, WeightsOfTheFilesTypeChangeNothing) {
   EXPECT_GE(codes[0].size(), 12u * 16u);
   EXPECT_EQ(codes[0], codes[1]);
   EXPECT_EQ(codes[0], codes[2]);
-  EXPECT_NE(codes[0], codes[3]) << "int8 is not in use";
   EXPECT_EQ(decoded[0], decoded[3]) << "the codec is never rounded";
 }
 
