@@ -20,7 +20,7 @@ CpuDevice::CpuDevice(const Kernels& kernels, int threads, WeightPrecision precis
       name_(fmt::format("cpu {} x{}", target_name(kernels), threads)) {}
 
 Weight CpuDevice::load(WeightRole role, const TensorSource& source) {
-  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, precision_, pool_)));
+  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, precision_, pool_, arena_)));
   weight_bytes_ += weights_.back()->bytes();
   return {static_cast<int32_t>(weights_.size() - 1)};
 }

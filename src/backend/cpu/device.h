@@ -67,6 +67,7 @@ class CpuDevice final : public Backend {
   const WeightPrecision precision_;
   Pool pool_;
   std::string name_;
+  Arena arena_;  // of packed weights
   std::vector<std::unique_ptr<LoadedWeight>> weights_;
   std::vector<Allocation> allocations_;
   std::vector<RecordedProgram> programs_;

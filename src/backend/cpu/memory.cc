@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -31,6 +32,16 @@ Mapping::Mapping(std::string_view what, size_t bytes, bool huge) {
                             static_cast<double>(bytes) / 1e9, what, std::strerror(errno)));
   data_ = static_cast<std::byte*>(at), size_ = bytes;
   if (huge) madvise(at, bytes, MADV_HUGEPAGE);  // only a hint: failure costs speed, not correctness
+}
+
+std::byte* Arena::take(std::string_view what, size_t bytes) {
+  // What a chunk has left over is never touched, so it costs addresses only.
+  constexpr size_t kChunk = size_t{64} << 20, kLine = 64;
+  if (chunks_.empty() || bytes > chunks_.back().size() - used_)
+    chunks_.emplace_back(what, std::max(kChunk, bytes), true), used_ = 0;
+  std::byte* const at = chunks_.back().data() + used_;
+  used_ = std::min(chunks_.back().size(), (used_ + bytes + kLine - 1) / kLine * kLine);
+  return at;
 }
 
 Mapping::~Mapping() {

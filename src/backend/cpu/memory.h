@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace skald::backend::cpu {
 
@@ -40,6 +41,18 @@ class Mapping {
 
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+};
+
+/// Pieces of large mappings in the order they are asked for: small weights share large pages, and what is
+/// loaded together lies together.
+class Arena {
+ public:
+  /// Zeroed, on a 64-byte border, until the arena dies. Throws Error(out_of_memory) naming `what`.
+  std::byte* take(std::string_view what, size_t bytes);
+
+ private:
+  std::vector<Mapping> chunks_;
+  size_t used_ = 0;  ///< of the last chunk
 };
 
 }  // namespace skald::backend::cpu

@@ -166,11 +166,12 @@ void store_int8(const float* row, int inputs, int column, std::byte* panel) {
   }
 }
 
-PackedMatrix pack(const TensorSource& source, const PackShape& s, Packing packing, Pool& pool) {
+PackedMatrix pack(const TensorSource& source, const PackShape& s, Packing packing, Pool& pool, Arena& arena) {
   PackedMatrix m;
   m.packing = packing;
   m.outputs = s.outputs, m.inputs = s.inputs, m.taps = s.taps, m.groups = s.groups;
-  m.data = Mapping(source.name, checked_bytes(source.name, s.groups, m.group_stride(), 1), true);
+  m.size = checked_bytes(source.name, s.groups, m.group_stride(), 1);
+  m.data = arena.take(source.name, m.size);
   std::vector<std::vector<float>> runs(static_cast<size_t>(pool.threads()));
   pool.run(m.panels(), [&](int panel, int thread) {
     std::vector<float>& run = runs[static_cast<size_t>(thread)];
@@ -211,7 +212,8 @@ Packing choose_packing(WeightPrecision wanted, WeightRole role, const TensorSour
   return wanted == WeightPrecision::bf16 ? Packing::bf16 : Packing::int8;
 }
 
-LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool) {
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool,
+                         Arena& arena) {
   const std::vector<int64_t> shape = check_source(role, source);
   const Packing packing = choose_packing(precision, role, source);
   const auto dim = [&](size_t i) { return static_cast<int>(shape[i]); };
@@ -219,14 +221,14 @@ LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrec
   w.role = role, w.name = source.name;
   switch (role) {
     case WeightRole::matrix:
-      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, packing, pool);
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, packing, pool, arena);
       break;
     case WeightRole::convolution:
-      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, packing, pool);
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, packing, pool, arena);
       break;
     case WeightRole::transposed_convolution:
       w.packed = pack(source, {.outputs = dim(1), .inputs = dim(0), .groups = dim(2), .transposed = true},
-                      packing, pool);
+                      packing, pool, arena);
       break;
     case WeightRole::table:
       w.table = source.data, w.table_type = source.dtype;

@@ -33,7 +33,8 @@ struct PackedMatrix {
   int inputs = 0;   ///< of one tap
   int taps = 1;
   int groups = 1;
-  Mapping data;
+  std::byte* data = nullptr;  ///< owned by the arena
+  size_t size = 0;
 
   int panels() const { return (outputs + kPanel - 1) / kPanel; }  ///< of one group
   int64_t panel_stride() const {                                  ///< in bytes
@@ -41,7 +42,7 @@ struct PackedMatrix {
   }
   int64_t group_stride() const { return panels() * panel_stride(); }  ///< in bytes
   std::byte* panel(int group, int index) const {
-    return data.data() + group * group_stride() + index * panel_stride();
+    return data + group * group_stride() + index * panel_stride();
   }
   /// `count` panels of a group from `index` on.
   Panels panels_from(int group, int index, int count) const {
@@ -59,12 +60,13 @@ struct LoadedWeight {
   std::span<const std::byte> table;  ///< table: the source's bytes
   int64_t rows = 0, width = 0;       ///< table: entries, width; vector: 1, n; depthwise: taps, channels
 
-  size_t bytes() const { return packed.data.size() + values.size() * sizeof(float); }
+  size_t bytes() const { return packed.size + values.size() * sizeof(float); }
 };
 
 /// Packs a tensor for its role, with all threads. Throws Error(model_invalid) naming the tensor when rank,
 /// type or size do not fit.
-LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool);
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool,
+                         Arena& arena);
 
 /// out[i] (+)= row `index` of a table.
 void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out);
