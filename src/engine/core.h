@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -65,8 +66,12 @@ struct Core {
   SlotPool slots;
 };
 
+/// Puts something between the model and its device, for measuring and comparing.
+using DeviceWrap = std::function<std::unique_ptr<backend::Backend>(std::unique_ptr<backend::Backend>)>;
+
 /// Checks options, memory and files, then loads. Throws as Engine::open.
-std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options);
+std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options,
+                                const DeviceWrap& wrap = {});
 
 /// A slot taken from the pool until release() or the end of the object.
 class SlotLease {

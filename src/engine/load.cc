@@ -35,7 +35,8 @@ model::ModelOptions model_options(const EngineOptions& o) {
 
 }  // namespace
 
-std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options) {
+std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options,
+                                const DeviceWrap& wrap) {
   check_options(options);
   const model::ModelConfig config = model::load_config(dir);
   check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
@@ -46,6 +47,7 @@ std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOp
   check_tokens(dir.string(), config, tokenizer);
   auto device = backend::make_cpu_backend(
       {.threads = options.threads, .target = options.cpu_target, .weights = options.weights});
+  if (wrap) device = wrap(std::move(device));
   auto model = model::Model::load(dir, *device, model_options(options));
   return std::make_shared<Core>(options, std::move(device), std::move(model), std::move(tokenizer));
 }

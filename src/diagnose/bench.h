@@ -1,0 +1,90 @@
+// Measures a model on this machine: stage by stage, beside what the machine can do in the same run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/ops.h"
+#include "diagnose/spread.h"
+#include "diagnose/stages.h"
+#include "skald/skald.h"
+
+namespace skald::diagnose {
+
+struct BenchOptions {
+  std::filesystem::path model;
+  EngineOptions engine;   ///< cache_capacity 0 = what the run needs, at least the default
+  int32_t frames = 100;   ///< of the measured request
+  int32_t chunk = 16;     ///< frames of one codec call
+  int32_t warm_runs = 5;  ///< requests for the warm first audio
+  uint64_t seed = 1;
+  std::function<void(std::string_view)> on_progress;  ///< what begins now, in words; may be empty
+};
+
+/// One stage over the measured frames, or over the whole of a span that happens once a request.
+struct StageReport {
+  Spread ms;
+  double weight_bytes = 0, bytes = 0, flops = 0, ops = 0;  ///< medians
+  double gb_per_s() const { return ms.median > 0 ? bytes / ms.median / 1e6 : 0; }
+  double gflop_per_s() const { return ms.median > 0 ? flops / ms.median / 1e6 : 0; }
+};
+
+/// The frames around one length of the context.
+struct LengthReport {
+  int32_t frames = 0;  ///< the row stands for the (at most 32) frames before this one
+  double talker_ms = 0, attention_ms = 0, predictor_ms = 0, sampling_ms = 0, codec_ms = 0;  ///< medians
+  double total_ms() const { return talker_ms + attention_ms + predictor_ms + sampling_ms + codec_ms; }
+};
+
+struct BenchReport {
+  // What was measured.
+  std::string model_type, model_size, device;
+  std::string weights;  ///< how the matrices are held: f32, bf16 or int8
+  int32_t threads = 1;
+  std::string threads_reason;
+  std::string text, voice, language;
+  uint64_t seed = 0;
+  int32_t frames = 0, chunk = 0, warm_up_frames = 0, cache_capacity = 0;
+
+  // The machine, before and after the runs.
+  backend::DeviceSpeed speed_before, speed_after;
+  double read_bandwidth() const;  ///< bytes per second: the better of the two
+  double peak_flops() const;
+
+  // Loading.
+  double load_ms = 0;
+  int64_t load_major_faults = 0;  ///< above zero: files came from the disk
+  uint64_t weight_bytes = 0, buffer_bytes = 0;
+
+  // First audio: request to samples of the first frame.
+  double cold_first_audio_ms = 0;            ///< of the process's first request
+  Spread warm_first_audio_ms;                ///< later requests of the same voice
+  int32_t prompt_rows = 0, reused_rows = 0;  ///< reused by the warm requests
+
+  // The measured request.
+  double compute_ms = 0, wall_ms = 0, audio_seconds = 0;
+  double rtf = 0;  ///< compute seconds, prefill included and loading not, per second of audio
+  uint64_t peak_rss_bytes = 0;
+  bool peak_rss_since_load = false;  ///< false: the bandwidth buffer may be in it
+  double cpu_seconds = 0;
+  double cpu_share = 0;    ///< of wall time times threads
+  double wait_share = -1;  ///< waiting for a processor, of running and waiting; -1 = unknown
+  bool loaded() const;     ///< other work took part of the machine: the numbers are not the machine's
+
+  StageReport cold_prefill, prefill;  ///< per request; the warm one reuses rows
+  StageReport talker;                 ///< attention included
+  StageReport attention, predictor, sampling, codec;
+  StageReport language_model;  ///< talker, predictor and sampling
+  double other_ms = 0;         ///< per frame: everything outside of the stages
+  std::vector<LengthReport> lengths;
+};
+
+/// Loads the model, speaks a fixed text for `frames` frames whatever the stop token says, and measures.
+/// Throws as Engine::open, and Error(invalid_argument) for options out of range.
+BenchReport run_bench(const BenchOptions& options);
+
+}  // namespace skald::diagnose

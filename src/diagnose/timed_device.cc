@@ -1,0 +1,141 @@
+// Recording costs, timing runs.
+#include "diagnose/timed_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace skald::diagnose {
+
+using backend::Buffer;
+using backend::Lanes;
+using backend::Program;
+using backend::Weight;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+bool same_view(const Buffer& a, const Buffer& b) { return a.id == b.id && a.offset == b.offset; }
+
+/// Lanes that are read from the same places.
+bool same_lanes(const Lanes& a, const Lanes& b) {
+  return same_view(a.slot, b.slot) && same_view(a.count, b.count) && same_view(a.start, b.start) &&
+         a.start_offset == b.start_offset && a.lanes == b.lanes && a.rows == b.rows && a.rate == b.rate;
+}
+
+}  // namespace
+
+/// Forwards every call and notes its stage, cost and lanes.
+class TimedDevice::Recorder final : public backend::Ops {
+ public:
+  Recorder(backend::Ops& inner, std::string_view program, const std::vector<uint64_t>& weights, Recorded& to)
+      : inner_(inner), program_(program), to_(to), bytes_([&weights](Weight weight) {
+          return weight ? weights.at(static_cast<size_t>(weight.id)) : 0;
+        }) {}
+
+  void gather_sum(const backend::GatherSum& a) override { inner_.gather_sum(a), note("gather_sum", a); }
+  void linear(const backend::Linear& a) override { inner_.linear(a), note("linear", a); }
+  void gated_pair(const backend::GatedPair& a) override { inner_.gated_pair(a), note("gated_pair", a); }
+  void rope_angles(const backend::RopeAngles& a) override { inner_.rope_angles(a), note("rope_angles", a); }
+  void qkv_rope(const backend::QkvRope& a) override { inner_.qkv_rope(a), note("qkv_rope", a); }
+  void attention(const backend::Attention& a) override { inner_.attention(a), note("attention", a); }
+  void store_rows(const backend::StoreRows& a) override { inner_.store_rows(a), note("store_rows", a); }
+  void copy(const backend::Copy& a) override { inner_.copy(a), note("copy", a); }
+  void sample(const backend::Sample& a) override { inner_.sample(a), note("sample", a); }
+  void publish_frame(const backend::PublishFrame& a) override {
+    inner_.publish_frame(a), note("publish_frame", a);
+  }
+  void advance(const backend::Advance& a) override { inner_.advance(a), note("advance", a); }
+  void conv(const backend::Conv& a) override { inner_.conv(a), note("conv", a); }
+  void conv_transposed(const backend::ConvTransposed& a) override {
+    inner_.conv_transposed(a), note("conv_transposed", a);
+  }
+  void depthwise(const backend::Depthwise& a) override { inner_.depthwise(a), note("depthwise", a); }
+  void label(std::string_view where) override { inner_.label(where), label_ = where; }
+
+ private:
+  template <class Call>
+  void note(std::string_view kind, const Call& call) {
+    Op op{.stage = stage_of(program_, kind, label_)};
+    if constexpr (requires { cost_of(call, bytes_); }) op.cost = cost_of(call, bytes_);
+    const auto known = std::find_if(to_.lanes.begin(), to_.lanes.end(),
+                                    [&](const Lanes& lanes) { return same_lanes(lanes, call.lanes); });
+    op.lanes = static_cast<size_t>(known - to_.lanes.begin());
+    if (known == to_.lanes.end()) to_.lanes.push_back(call.lanes);
+    to_.ops.push_back(op);
+  }
+
+  backend::Ops& inner_;
+  const std::string_view program_;
+  Recorded& to_;
+  const WeightBytes bytes_;
+  std::string label_;
+};
+
+TimedDevice::TimedDevice(std::unique_ptr<backend::Backend> inner) : inner_(std::move(inner)) {}
+
+Weight TimedDevice::load(backend::WeightRole role, const backend::TensorSource& source) {
+  const size_t before = inner_->weight_bytes();
+  const Weight weight = inner_->load(role, source);
+  uint64_t bytes = inner_->weight_bytes() - before;
+  if (role == backend::WeightRole::table && source.shape.size() == 2)
+    bytes = static_cast<uint64_t>(source.shape[1]) * dtype_size(source.dtype);
+  weights_.resize(std::max(weights_.size(), static_cast<size_t>(weight.id) + 1));
+  weights_[static_cast<size_t>(weight.id)] = bytes;
+  return weight;
+}
+
+Program TimedDevice::record(std::string_view name, const std::function<void(backend::Ops&)>& body) {
+  Recorded recorded;
+  const Program program = inner_->record(name, [&](backend::Ops& ops) {
+    Recorder recorder(ops, name, weights_, recorded);
+    body(recorder);
+  });
+  programs_.resize(std::max(programs_.size(), static_cast<size_t>(program.id) + 1));
+  programs_[static_cast<size_t>(program.id)] = std::move(recorded);
+  return program;
+}
+
+void TimedDevice::run(Program program) {
+  if (!timing_) return inner_->run(program);
+  const Recorded& recorded = programs_.at(static_cast<size_t>(program.id));
+  // Read before the run, which moves the positions.
+  std::vector<std::vector<LaneRun>> lanes;
+  lanes.reserve(recorded.lanes.size());
+  for (const Lanes& l : recorded.lanes) lanes.push_back(active(l));
+
+  StageTimes times;
+  auto from = Clock::now();
+  for (size_t i = 0; i < recorded.ops.size(); ++i) {
+    inner_->run_op(program, i);
+    const auto now = Clock::now();
+    StageTime& stage = times[recorded.ops[i].stage];
+    stage.ms += std::chrono::duration<double, std::milli>(now - from).count();
+    ++stage.ops;
+    from = now;
+  }
+  for (const Op& op : recorded.ops) times[op.stage].work += work_of(op.cost, lanes[op.lanes]);
+  runs_.push_back(times);
+}
+
+std::vector<StageTimes> TimedDevice::take_runs() { return std::exchange(runs_, {}); }
+
+/// The lanes that have a slot. One whose slot stopped counts too: nothing stops while it is measured.
+std::vector<LaneRun> TimedDevice::active(const Lanes& lanes) {
+  const auto read = [&](const Buffer& array) {
+    std::vector<int32_t> values(static_cast<size_t>(array.rows) * static_cast<size_t>(array.width));
+    if (array) inner_->read(array, std::as_writable_bytes(std::span(values)));
+    return values;
+  };
+  const std::vector<int32_t> slots = read(lanes.slot), counts = read(lanes.count), starts = read(lanes.start);
+  std::vector<LaneRun> runs;
+  for (size_t lane = 0; lane < static_cast<size_t>(lanes.lanes); ++lane) {
+    if (slots.at(lane) < 0) continue;
+    const int64_t units = counts.empty() ? lanes.rows / lanes.rate : counts.at(lane);
+    const int64_t start = starts.empty() ? 0 : starts.at(static_cast<size_t>(slots[lane]));
+    if (units > 0) runs.push_back({.units = units, .position = start + lanes.start_offset});
+  }
+  return runs;
+}
+
+}  // namespace skald::diagnose

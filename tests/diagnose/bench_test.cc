@@ -1,0 +1,174 @@
+// A bench of the tiny models: every stage is seen, sums agree, nothing is left in the model's way.
+#include "diagnose/bench.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu.h"
+#include "diagnose/timed_device.h"
+#include "model/model.h"
+
+namespace skald::diagnose {
+namespace {
+
+class BenchOf : public testing::TestWithParam<const char*> {};
+
+BenchOptions options_for(const std::string& model) {
+  BenchOptions o;
+  o.model = std::string(SKALD_FIXTURES "/models/") + model;
+  o.engine.threads = 1;
+  o.engine.cache_capacity = 0;
+  o.warm_runs = 2;
+  return o;
+}
+
+TEST_P(BenchOf, SeesEveryStage) {
+  BenchOptions o = options_for(GetParam());
+  o.frames = 70, o.chunk = 4;
+  std::vector<std::string> progress;
+  o.on_progress = [&](std::string_view what) { progress.emplace_back(what); };
+  const BenchReport r = run_bench(o);
+
+  EXPECT_NEAR(r.audio_seconds, 70 * 0.08, 1e-9);  // the stop token was never drawn
+  EXPECT_NEAR(r.rtf, r.compute_ms / 1000 / r.audio_seconds, 1e-9);
+  EXPECT_LE(r.compute_ms, r.wall_ms);
+  EXPECT_GT(r.load_ms, 0);
+  EXPECT_GT(r.cold_first_audio_ms, 0);
+  EXPECT_EQ(r.warm_first_audio_ms.samples, 2u);
+  EXPECT_GT(r.peak_rss_bytes, 1u << 20);
+  EXPECT_GT(r.read_bandwidth(), 1e8);
+  EXPECT_GT(r.peak_flops(), 1e8);
+  EXPECT_GT(r.cpu_seconds, 0);
+  EXPECT_EQ(r.warm_up_frames, 8);
+
+  // Draws of 16 codes, the copy before them and publishing; 62 frames counted.
+  EXPECT_EQ(r.sampling.ops, 18);
+  for (const StageReport* stage : {&r.talker, &r.predictor, &r.sampling, &r.language_model}) {
+    EXPECT_EQ(stage->ms.samples, 62u);
+    EXPECT_GT(stage->ms.median, 0);
+    EXPECT_LE(stage->ms.low, stage->ms.median);
+    EXPECT_LE(stage->ms.median, stage->ms.high);
+  }
+  EXPECT_GT(r.talker.ms.median, r.attention.ms.median);
+  EXPECT_GT(r.codec.flops, 0);
+  EXPECT_GE(r.codec.ms.samples, 15u);  // calls of 4 frames
+  EXPECT_GT(r.prefill.flops, 0);
+  EXPECT_GT(r.cold_prefill.flops, r.prefill.flops - 1);
+  EXPECT_NEAR(r.language_model.weight_bytes,
+              r.talker.weight_bytes + r.predictor.weight_bytes + r.sampling.weight_bytes, 1);
+  EXPECT_NEAR(r.language_model.flops, r.talker.flops + r.predictor.flops + r.sampling.flops,
+              r.attention.flops);
+
+  // What is outside of the ops is small, and never negative: both clocks enclose them.
+  EXPECT_GE(r.other_ms, 0);
+  ASSERT_EQ(r.lengths.size(), 2u);
+  EXPECT_EQ(r.lengths[0].frames, 64);
+  EXPECT_EQ(r.lengths[1].frames, 70);
+  EXPECT_GT(r.lengths[1].total_ms(), 0);
+  EXPECT_EQ(progress.front(), "the machine");
+  EXPECT_EQ(progress.back(), "the machine, again");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BenchOf,
+                         testing::Values("tiny-cv", "tiny-base", "tiny-vd", "tiny-cv-1b7", "tiny-base-1b7",
+                                         "tiny-endless"),
+                         [](const auto& p) {
+                           std::string name = p.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Bench, CountsAttentionByThePosition) {
+  BenchOptions o = options_for("tiny-cv");
+  o.frames = 3, o.warm_runs = 1;
+  const BenchReport few = run_bench(o);
+  o.frames = 65;
+  const BenchReport many = run_bench(o);
+  // 28,672 f32 keys and values in the published layout; here 2 layers of 2 x kv_heads x head_dim. The median
+  // frame of 3 is the second step (two steps: the mean), of 65 with 8 for warm-up the frame 36.
+  const model::ModelConfig config = model::load_config(o.model);
+  const double key = 4.0 * 2 * config.talker.layers * config.talker.kv_heads * config.talker.head_dim;
+  EXPECT_NEAR(few.attention.bytes, key * (few.prompt_rows + 1.5), 1e-6);
+  EXPECT_NEAR(many.attention.bytes, key * (many.prompt_rows + 36), 1e-6);
+}
+
+TEST(Bench, WeightsOfTheTinyPredictorByHand) {
+  BenchOptions o = options_for("tiny-cv");
+  o.frames = 4, o.warm_runs = 1;
+  o.engine.weights = "f32";
+  const BenchReport r = run_bench(o);
+  const model::DecoderConfig p = model::load_config(o.model).predictor;
+  const double heads = static_cast<double>(p.heads) * p.head_dim,
+               kept = static_cast<double>(p.kv_heads) * p.head_dim, h = p.hidden_size;
+  const double layer =
+      h * (heads + 2 * kept) + heads * h + 3 * h * p.intermediate_size + 2 * h + 2 * p.head_dim;
+  const double pass = p.layers * layer + h + h * p.vocab_size;  // final norm and one head
+  EXPECT_NEAR(r.predictor.weight_bytes, 4 * 15 * pass, 0.02 * 4 * 15 * pass);
+}
+
+TEST(Bench, RefusesWhatItCannotMeasure) {
+  const auto error = [](auto change) {
+    BenchOptions o = options_for("tiny-cv");
+    change(o);
+    try {
+      run_bench(o);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error([](BenchOptions& o) { o.frames = 1; }), "frames is 1, but must be within 2..30000");
+  EXPECT_EQ(error([](BenchOptions& o) { o.chunk = 17; }), "chunk is 17, but must be within 1..16");
+  EXPECT_EQ(error([](BenchOptions& o) { o.warm_runs = 0; }), "warm_runs is 0, but must be within 1..1000");
+  EXPECT_EQ(error([](BenchOptions& o) { o.engine.cache_capacity = 300; }),
+            "100 frames and their prompt need a cache of 356 positions, but cache_capacity is 300");
+}
+
+TEST(Bench, LoadedMeansWaitingOrAChangedMachine) {
+  BenchReport r;
+  r.speed_before.read_bytes_per_second = 30e9, r.speed_after.read_bytes_per_second = 29e9;
+  r.cpu_share = 0.5, r.wait_share = 0.01;
+  EXPECT_FALSE(r.loaded());
+  r.wait_share = 0.2;
+  EXPECT_TRUE(r.loaded());
+  r.wait_share = -1;
+  EXPECT_TRUE(r.loaded());
+  r.cpu_share = 0.95;
+  EXPECT_FALSE(r.loaded());
+  r.speed_after.read_bytes_per_second = 20e9;
+  EXPECT_TRUE(r.loaded());
+}
+
+TEST(TimedDevice, ChangesNoCode) {
+  const auto codes_of = [](bool timed) {
+    auto device = std::make_unique<TimedDevice>(backend::make_cpu_backend({.threads = 1}));
+    device->time(timed);
+    const auto model = model::Model::load(SKALD_FIXTURES "/models/tiny-cv", *device, {.cache_capacity = 64});
+    const int32_t slot = 0;
+    backend::SlotSettings settings;
+    settings.max_frames = 10;
+    settings.talker.min_new_tokens = 100;
+    model->begin(slot, settings);
+    std::vector<int32_t> codes(10 * 16);
+    for (int frame = 0; frame < 10; ++frame) {
+      if (frame > 0) model->frame_step({&slot, 1});
+      model->frame_codes({&slot, 1});
+      model->read_codes(slot, frame, std::span(codes).subspan(static_cast<size_t>(frame) * 16, 16));
+    }
+    EXPECT_EQ(device->take_runs().empty(), !timed);
+    return codes;
+  };
+  EXPECT_EQ(codes_of(true), codes_of(false));
+}
+
+TEST(MeasureSpeed, EveryTargetReadsAndMultiplies) {
+  for (const std::string& target : backend::cpu_targets()) {
+    const backend::DeviceSpeed speed =
+        backend::make_cpu_backend({.threads = 2, .target = target})->measure_speed();
+    EXPECT_GT(speed.read_bytes_per_second, 1e8) << target;
+    EXPECT_GT(speed.flops_per_second, 1e8) << target;
+  }
+}
+
+}  // namespace
+}  // namespace skald::diagnose
