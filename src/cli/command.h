@@ -34,7 +34,10 @@ std::unique_ptr<Command> make_say(CLI::App& program);
 std::unique_ptr<Command> make_prompt(CLI::App& program);
 std::unique_ptr<Command> make_verify(CLI::App& program);
 std::unique_ptr<Command> make_codec_decode(CLI::App& codec);
+std::unique_ptr<Command> make_bench(CLI::App& program);
 
+/// "0.1.0, Release, GCC 12.2.0".
+std::string build_text();
 /// "skald 0.1.0 (Release, GCC 12.2.0)" and the SIMD targets.
 std::string version_text();
 

@@ -31,6 +31,7 @@ class Program {
     CLI::App* codec = app_.add_subcommand("codec", "Work with codes");
     commands_.push_back(make_codec_decode(*codec));
     codec->require_subcommand(1);
+    commands_.push_back(make_bench(app_));
     app_.footer(
         "Every command has its own --help. Exit statuses: 0 ok, 1 failure, 2 usage, 3 model, 4 device,\n"
         "5 runaway, 130 interrupted.");
