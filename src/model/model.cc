@@ -117,6 +117,9 @@ MemoryEstimate estimate_memory(const ModelConfig& config, const ModelOptions& op
   MemoryEstimate m;
   m.weights = packed_bytes(expected_tensors(config), options.matrix_bytes) +
               packed_bytes(expected_codec_tensors(config.codec), sizeof(float));
+  if (config.has_input_projection())  // tables of projected embeddings, made while loading
+    m.weights += sizeof(float) * uint64_t(config.predictor.hidden_size) *
+                 (t.vocab_size + uint64_t(t.num_code_groups - 2) * config.predictor.vocab_size);
   const uint64_t positions = uint64_t(options.slots) * options.cache_capacity +
                              uint64_t(options.prefix_entries) * std::min(kPrefixRows, options.cache_capacity);
   m.cache = positions * sizeof(float) * (uint64_t(t.layers) * 2 * t.kv_heads * t.head_dim + t.hidden_size);

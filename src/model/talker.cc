@@ -2,6 +2,7 @@
 #include "model/talker.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/talker_limits.h"
 #include "skald/error.h"
@@ -46,6 +47,7 @@ Talker::Talker(backend::Backend& device, const WeightLoader& talker, const Model
   prefixes_ = std::make_unique<PrefixCache>(device, *talker_, options.slots, options.prefix_entries,
                                             std::min(kPrefixRows, options.cache_capacity));
   record_pad();
+  fold_projection(talker);
   for (int32_t lanes = 1;; lanes *= 2) {
     widths_.emplace(lanes, make_width(lanes));
     if (lanes >= options.slots || lanes >= kMaxLanes) break;
@@ -105,6 +107,49 @@ void Talker::allocate_slots(const ModelOptions& options) {
   text_store_ = device_.allocate("slots.text", Dtype::f32, int64_t{n} * text_capacity_, hidden);
   text_count_ = word_array("slots.text_count");
   pad_ = device_.allocate("talker.pad", Dtype::f32, 1, hidden);
+}
+
+/// The 1.7B predictor projects every input row. An embedding row gives the same result each time, so the
+/// tables are projected once, here, by the same operation.
+void Talker::fold_projection(const WeightLoader& talker) {
+  const int32_t fed = groups_ - 1;  // the last table is never an input of the predictor
+  predictor_tables_.assign(frame_tables_.begin(), frame_tables_.begin() + fed);
+  if (!input_projection_) return;
+  projected_.reserve(fed);
+  for (int32_t g = 0; g < fed; ++g) {
+    const int32_t entries = g == 0 ? config_.talker.vocab_size : config_.predictor.vocab_size;
+    projected_.push_back(projected_table(frame_tables_[g], entries));
+    predictor_tables_[g] = talker.derived(backend::WeightRole::table, "projected." + std::to_string(g),
+                                          projected_.back(), {entries, config_.predictor.hidden_size});
+  }
+}
+
+std::vector<float> Talker::projected_table(backend::Weight table, int32_t entries) {
+  const int32_t rows = kPromptRows, width = config_.predictor.hidden_size;
+  const Prefill& p = prefill_;
+  const Buffer out = p.folded;
+  const Buffer ids = p.text_ids;
+  const backend::Program program = device_.record("predictor.fold", [&](backend::Ops& ops) {
+    ops.label("predictor.fold");
+    ops.gather_sum({.tables = {table}, .ids = ids, .out = p.projected, .lanes = prefill_lanes()});
+    ops.linear({.x = p.projected,
+                .weight = input_projection_,
+                .bias = input_bias_,
+                .out = out,
+                .lanes = prefill_lanes()});
+  });
+  std::vector<float> values(size_t(entries) * width);
+  for (int32_t at = 0; at < entries; at += rows) {
+    const int32_t count = std::min(rows, entries - at);
+    std::vector<int32_t> part(count);
+    std::iota(part.begin(), part.end(), at);
+    device_.write(p.lane_count, std::as_bytes(std::span(&count, 1)));
+    device_.write(ids.row_range(0, count), std::as_bytes(std::span(part)));
+    device_.run(program);
+    device_.read(out.row_range(0, count), std::as_writable_bytes(std::span(values).subspan(
+                                              size_t(at) * width, size_t(count) * width)));
+  }
+  return values;
 }
 
 void Talker::record_pad() {

@@ -48,7 +48,7 @@ class Talker {
     backend::Buffer lane_slot;
     StackBuffers talker;
     backend::Buffer hidden, logits, probs;
-    backend::Buffer pair;                ///< [lanes, 2 * hidden]: the predictor's first two input rows
+    backend::Buffer pair;                ///< [lanes, 2 * predictor hidden]: the predictor's first two rows
     StackBuffers predictor;              ///< 2 * lanes rows
     std::vector<backend::Buffer> ropes;  ///< angles of positions {0, 1}, 2, 3, ...; constant
     backend::Buffer predictor_logits, predictor_probs;  ///< [lanes, (groups - 1) * codes]
@@ -62,6 +62,7 @@ class Talker {
     backend::Buffer text_rows;   ///< [kPromptRows, text_hidden]
     backend::Buffer text_inner;  ///< [kPromptRows, text_hidden]
     backend::Buffer projected;   ///< [kPromptRows, hidden]
+    backend::Buffer folded;  ///< [kPromptRows, predictor hidden]: rows of a projected table, while loading
     StackBuffers stack;
     backend::Buffer last, hidden, logits;  ///< [1, hidden] twice, [1, vocabulary]
     backend::Program project, embed, layers, head, store;
@@ -71,6 +72,8 @@ class Talker {
   void allocate_slots(const ModelOptions& options);
   void record_prefill();
   void record_pad();
+  void fold_projection(const WeightLoader& talker);
+  std::vector<float> projected_table(backend::Weight table, int32_t entries);
   Width make_width(int32_t lanes);
   void record_predictor(backend::Ops& ops, const Width& w) const;
   void record_predictor_pass(backend::Ops& ops, const Width& w, int32_t group) const;
@@ -91,6 +94,9 @@ class Talker {
   backend::Weight text_table_, fc1_, fc1_bias_, fc2_, fc2_bias_, codec_table_, final_norm_, head_;
   std::vector<backend::Weight> frame_tables_;  ///< the talker's table, then the predictor's: one per group
   backend::Weight input_projection_, input_bias_, predictor_norm_;
+  std::vector<backend::Weight>
+      predictor_tables_;                       ///< the predictor's input per group, projected where needed
+  std::vector<std::vector<float>> projected_;  ///< what those tables hold
   std::vector<backend::Weight> predictor_heads_;
   std::unique_ptr<DecoderStack> talker_, predictor_;
 

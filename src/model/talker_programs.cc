@@ -34,6 +34,7 @@ void Talker::record_prefill() {
   p.text_rows = device_.allocate("prefill.text_rows", Dtype::f32, kPromptRows, t.text_hidden_size);
   p.text_inner = device_.allocate("prefill.text_inner", Dtype::f32, kPromptRows, t.text_hidden_size);
   p.projected = device_.allocate("prefill.projected", Dtype::f32, kPromptRows, t.hidden_size);
+  p.folded = device_.allocate("prefill.folded", Dtype::f32, kPromptRows, config_.predictor.hidden_size);
   p.stack = StackBuffers::allocate(device_, "prefill", talker_->shape(), kPromptRows);
   p.last = device_.allocate("prefill.last", Dtype::f32, 1, t.hidden_size);
   p.hidden = device_.allocate("prefill.hidden", Dtype::f32, 1, t.hidden_size);
@@ -104,7 +105,7 @@ Talker::Width Talker::make_width(int32_t lanes) {
   w.hidden = device_.allocate("hidden" + name, Dtype::f32, lanes, t.hidden_size);
   w.logits = device_.allocate("logits" + name, Dtype::f32, lanes, t.vocab_size);
   w.probs = device_.allocate("probs" + name, Dtype::f32, lanes, t.vocab_size);
-  w.pair = device_.allocate("predictor.pair" + name, Dtype::f32, lanes, 2 * t.hidden_size);
+  w.pair = device_.allocate("predictor.pair" + name, Dtype::f32, lanes, 2 * config_.predictor.hidden_size);
   w.predictor = StackBuffers::allocate(device_, "predictor" + name, predictor_->shape(), 2 * lanes);
   w.predictor_logits = device_.allocate("predictor.logits" + name, Dtype::f32, lanes, (groups_ - 1) * codes_);
   w.predictor_probs = device_.allocate("predictor.probs" + name, Dtype::f32, lanes, (groups_ - 1) * codes_);
@@ -132,7 +133,6 @@ Talker::Width Talker::make_width(int32_t lanes) {
 
 void Talker::record_predictor(backend::Ops& ops, const Width& w) const {
   const Lanes lanes = lanes_of(w);
-  const int32_t hidden = config_.talker.hidden_size;
   ops.label("talker.sample");
   ops.copy({.rows = Copy::of_slot, .x = logits_, .out = w.logits, .lanes = lanes});
   ops.sample({.group = 0,
@@ -143,11 +143,18 @@ void Talker::record_predictor(backend::Ops& ops, const Width& w) const {
               .slots = slots_,
               .lanes = lanes});
   ops.label("predictor.input");
-  ops.copy({.rows = Copy::of_slot, .x = hidden_, .out = w.pair.columns(0, hidden), .lanes = lanes});
-  ops.gather_sum({.tables = {codec_table_},
+  const int32_t width = config_.predictor.hidden_size;
+  const Buffer first_row = w.pair.columns(0, width);
+  ops.copy(
+      {.rows = Copy::of_slot, .x = hidden_, .out = input_projection_ ? w.hidden : first_row, .lanes = lanes});
+  if (input_projection_) {
+    ops.linear(
+        {.x = w.hidden, .weight = input_projection_, .bias = input_bias_, .out = first_row, .lanes = lanes});
+  }
+  ops.gather_sum({.tables = {predictor_tables_[0]},
                   .ids = slots_.codes.columns(0, 1),
                   .ids_by_slot = true,
-                  .out = w.pair.columns(hidden, hidden),
+                  .out = w.pair.columns(width, width),
                   .lanes = lanes});
   for (int32_t group = 1; group < groups_; ++group) record_predictor_pass(ops, w, group);
   ops.label("frame.publish");
@@ -158,8 +165,7 @@ void Talker::record_predictor(backend::Ops& ops, const Width& w) const {
 /// embedding.
 void Talker::record_predictor_pass(backend::Ops& ops, const Width& w, int32_t group) const {
   const bool first = group == 1;
-  const int32_t rows = first ? 2 : 1, width = config_.predictor.hidden_size,
-                hidden = config_.talker.hidden_size;
+  const int32_t rows = first ? 2 : 1, width = config_.predictor.hidden_size;
   const Lanes one = lanes_of(w);
   Lanes lanes = lanes_of(w, rows);
   lanes.start_offset = first ? 0 : group;
@@ -167,20 +173,14 @@ void Talker::record_predictor_pass(backend::Ops& ops, const Width& w, int32_t gr
   stack.rope = w.ropes[group - 1];
 
   ops.label("predictor.input");
-  Buffer input = w.pair.columns(0, hidden);
-  if (first) input = w.pair.reshaped(2 * w.lanes, hidden);
-  if (!first) {
-    ops.gather_sum({.tables = {frame_tables_[group - 1]},
+  if (first) {
+    stack.x = w.pair.reshaped(2 * w.lanes, width);  // the layers work in place
+  } else {
+    ops.gather_sum({.tables = {predictor_tables_[group - 1]},
                     .ids = slots_.codes.columns(group - 1, 1),
                     .ids_by_slot = true,
-                    .out = input,
+                    .out = stack.x,
                     .lanes = one});
-  }
-  if (input_projection_) {
-    ops.linear(
-        {.x = input, .weight = input_projection_, .bias = input_bias_, .out = stack.x, .lanes = lanes});
-  } else {
-    stack.x = input;  // equal widths: the layers work in place
   }
   predictor_->record_layers(ops, stack, lanes);
 
