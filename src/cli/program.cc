@@ -106,8 +106,8 @@ int run_guarded(Session& session, const std::vector<std::string>& arguments) {
                   exit_status(ErrorCode::out_of_memory));
   } catch (const std::filesystem::filesystem_error& error) {
     return report(session,
-                  Error(ErrorCode::io, fmt::format("cannot use '{}': {}", error.path1().string(),
-                                                   error.code().message())),
+                  Error(ErrorCode::io,
+                        fmt::format("cannot use '{}': {}", error.path1().string(), error.code().message())),
                   exit_status(ErrorCode::io));
   } catch (const std::system_error& error) {
     return report(session, no_thread(error), exit_status(ErrorCode::device));

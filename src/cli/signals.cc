@@ -28,7 +28,8 @@ Signals::Signals() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = ::signalfd(-1, &set, SFD_CLOEXEC);
   stop_fd_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signal_fd_ < 0 || stop_fd_ < 0) throw Error(ErrorCode::io, "the process has no file descriptors left; raise its limit (ulimit -n)");
+  if (signal_fd_ < 0 || stop_fd_ < 0)
+    throw Error(ErrorCode::io, "the process has no file descriptors left; raise its limit (ulimit -n)");
   thread_ = std::thread([this] { run(); });
 }
 

@@ -16,8 +16,8 @@ namespace skald::engine {
 inline constexpr int32_t kLeastFrameBound = 240;
 inline constexpr int32_t kFramesPerCodePoint = 12;
 
-/// Logits are divided by the temperature and by the repetition penalty (or multiplied by it): nearer to 0 they
-/// would overflow, and the model be blamed for it.
+/// Logits are divided by the temperature and by the repetition penalty (or multiplied by it): nearer to 0
+/// they would overflow, and the model be blamed for it.
 inline constexpr float kLeastDivisor = 1e-6f;
 
 /// Settings of both samplers: the request's value, else generation_config.json, else the defaults of

@@ -17,9 +17,9 @@ void add_error(model::VerifyReport& report, const std::string& sentence) {
   const auto warning =
       std::find_if(report.findings.begin(), report.findings.end(),
                    [](const model::Finding& finding) { return finding.severity != "error"; });
-  report.findings.insert(
-      warning, {"error", sentence.substr(0, cut),
-                cut == std::string::npos ? "download the file again" : sentence.substr(cut + 2)});
+  report.findings.insert(warning,
+                         {"error", sentence.substr(0, cut),
+                          cut == std::string::npos ? "download the file again" : sentence.substr(cut + 2)});
 }
 
 /// Nothing if the configuration has faults of its own, which are reported already.

@@ -10,8 +10,8 @@
 
 namespace skald::engine {
 
-/// The tokenizer fits the text embedding, and the ids of the chat template in config.json are the tokenizer's.
-/// Throws Error(model_invalid), or the files are of two models.
+/// The tokenizer fits the text embedding, and the ids of the chat template in config.json are the
+/// tokenizer's. Throws Error(model_invalid), or the files are of two models.
 void check_tokens(const std::string& dir, const model::ModelConfig& config, const text::Tokenizer& tokenizer);
 
 /// model::verify_model, and what loading would refuse about vocab.json, merges.txt and tokenizer_config.json.
