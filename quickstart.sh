@@ -30,11 +30,12 @@ fail() {
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
-    -o | --model)
+    -o | --output | -m | --model)
       [ $# -ge 2 ] || fail "$1 needs a value"
-      if [ "$1" = -o ]; then out=$2; else model=$2; fi
+      case $1 in -o | --output) out=$2 ;; *) model=$2 ;; esac
       shift ;;
     --model=*) model=${1#--model=} ;;
+    --output=*) out=${1#--output=} ;;
     *)
       if [ $have_text = yes ]; then
         options+=("$1")
@@ -59,7 +60,8 @@ if [ -z "$model" ]; then
   say "No model was named, so a tiny checkpoint with random weights speaks: you will hear noise, not your text."
   say "For speech, name an official snapshot folder with --model DIR or SKALD_MODEL (README.md, \"Models\")."
 fi
-[ -d "$model" ] || fail "there is no model folder '$model'; --model and SKALD_MODEL want a folder with config.json in it"
+[ -f "$model/config.json" ] ||
+  fail "there is no model in '$model'; --model and SKALD_MODEL want a folder with config.json in it (README.md, \"Models\")"
 
 # ---- packages, build --------------------------------------------------------------------------------------------
 
@@ -68,7 +70,10 @@ fi
 mkdir -p "$build"
 log=$build/quickstart.log
 if [ ! -x "$build/bin/skald" ]; then say "Building a release of skald (some minutes, once) ..."; fi
-cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSKALD_TESTS=OFF >"$log" 2>&1 </dev/null ||
+# A build folder made by hand keeps its tests.
+settings=(-G Ninja -DCMAKE_BUILD_TYPE=Release)
+if [ ! -e "$build/CMakeCache.txt" ]; then settings+=(-DSKALD_TESTS=OFF); fi
+cmake -S "$root" -B "$build" "${settings[@]}" >"$log" 2>&1 </dev/null ||
   { tail -n 20 "$log" >&2; fail "the build could not be configured; the whole log is $log"; }
 # On a terminal, a line that counts the steps.
 show_steps() {
@@ -86,7 +91,7 @@ cmake --build "$build" --target bin/skald 2>&1 </dev/null | tee -a "$log" | show
 given=" ${options[*]-} "
 arguments=(say --model "$model" -o "$out")
 # A CustomVoice model wants a voice: its first one, unless the reader chose.
-first_voice=$(tr -d '\n' <"$model/config.json" 2>/dev/null | sed -n 's/.*"spk_id": *{ *"\([^"]*\)".*/\1/p')
+first_voice=$(tr -d '\n' <"$model/config.json" | sed -n 's/.*"spk_id": *{ *"\([^"]*\)".*/\1/p')
 if [[ -n $first_voice && $given != *" --voice"* ]]; then
   say "No --voice was named: speaking as \"$first_voice\"."
   arguments+=(--voice "$first_voice")
@@ -101,11 +106,13 @@ if [ $status != 0 ]; then
   printf '\nquickstart: skald ended with status %d; docs/errors.md says what each status means.\n' $status >&2
   exit $status
 fi
-if [ $noise = yes ]; then
+if [[ $noise = yes && $given != *" --list-"* ]]; then
   say "Remember: this is noise from random weights. With a model: ./quickstart.sh \"Some text\" --model DIR --voice vivian"
 fi
 if [ "$out" = - ]; then exit 0; fi
+[ "$given" = "${given#* --list-}" ] || exit 0  # a list was asked for, nothing was spoken
 say "Wrote $out."
+if [ "$given" != "${given#* --raw }" ]; then say "It is headerless: aplay -f S16_LE -r 24000 -c 1 $out" && exit 0; fi
 for player in aplay paplay ffplay mpv play; do
   if command -v $player >/dev/null 2>&1; then
     say "Play it with: $player $out"
