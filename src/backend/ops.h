@@ -390,6 +390,9 @@ class Backend {
 
   /// Takes about half a second and some hundred megabytes, which are given back.
   virtual DeviceSpeed measure_speed() { return {}; }
+  /// Bytes per second of one streaming read over weights that are loaded: takes some ten milliseconds and no
+  /// memory, so it can be asked between frames. 0 = unknown, or too few weights to tell memory from caches.
+  virtual double measure_read_speed() { return 0; }
 };
 
 }  // namespace skald::backend

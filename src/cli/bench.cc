@@ -28,15 +28,23 @@ first audio      from the request to the samples of its first frame (80 ms). Col
                  process. Warm: later ones of the same voice, whose prompt prefix is kept; median
 frame            80 ms of audio. Stages are medians over the frames after the warm-up, with quartiles
 bytes            packed weights, table entries, keys and values, each once; not activations
-read bandwidth   streaming sum over memory much larger than the caches, same threads, before and after the
-                 run; the better one counts. Peak: independent float32 multiply-adds
+read bandwidth   streaming sum over memory much larger than the caches, same threads, before, after and (with
+                 256 MB of weights or more) after every chunk; the median of the latter counts, and the share
+                 of a frame is that of the bandwidth around it. Peak: independent float32 multiply-adds
 Numbers of a machine with other work are marked.)";
 
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
-Json to_json(const Spread& s) {
-  return {{"median", rounded(s.median)}, {"q1", rounded(s.low)},  {"q3", rounded(s.high)},
-          {"min", rounded(s.min)},       {"max", rounded(s.max)}, {"samples", s.samples}};
+Json to_json(const Spread& s, double unit = 1) {
+  return {{"median", rounded(s.median * unit)}, {"q1", rounded(s.low * unit)},
+          {"q3", rounded(s.high * unit)},       {"min", rounded(s.min * unit)},
+          {"max", rounded(s.max * unit)},       {"samples", s.samples}};
+}
+
+/// Of what happens once a request there is no share by frame.
+double bandwidth_share(const StageReport& s, const BenchReport& r) {
+  if (s.bandwidth_share > 0) return s.bandwidth_share;
+  return r.read_bandwidth() > 0 ? s.gb_per_s() * 1e9 / r.read_bandwidth() : 0;
 }
 
 /// A stage whose times are per frame (`count` 1), or per request of `count` frames.
@@ -51,8 +59,7 @@ Json to_json(const StageReport& s, const BenchReport& r, double count = 1) {
             {"share_of_peak", nullptr},
             {"ops_per_frame", rounded(s.ops / count)},
             {count == 1 ? "spread_ms" : "spread_ms_per_request", to_json(s.ms)}};
-  if (r.read_bandwidth() > 0)
-    json["share_of_read_bandwidth"] = rounded(s.gb_per_s() * 1e9 / r.read_bandwidth());
+  if (const double share = bandwidth_share(s, r); share > 0) json["share_of_read_bandwidth"] = rounded(share);
   if (r.peak_flops() > 0) json["share_of_peak"] = rounded(s.gflop_per_s() * 1e9 / r.peak_flops());
   return json;
 }
@@ -87,6 +94,7 @@ Json machine_json(const BenchReport& r) {
   const auto giga = [](double value) { return rounded(value / 1e9); };
   Json json{{"read_bandwidth_before_gb_per_s", giga(r.speed_before.read_bytes_per_second)},
             {"read_bandwidth_after_gb_per_s", giga(r.speed_after.read_bytes_per_second)},
+            {"read_bandwidth_during_gb_per_s", to_json(r.read_speed, 1e-9)},
             {"peak_before_gflop_per_s", giga(r.speed_before.flops_per_second)},
             {"peak_after_gflop_per_s", giga(r.speed_after.flops_per_second)},
             {"cpu_seconds", rounded(r.cpu_seconds)},
@@ -146,9 +154,8 @@ std::string stage_line(const char* name, const StageReport& s, const BenchReport
   const auto percent = [](double share, double of) { return of > 0 ? 100 * share * 1e9 / of : 0; };
   return fmt::format(
       "{:<14} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.1f} {:>7.1f} {:>5.0f}% {:>8.1f} {:>5.0f}% {:>7.0f}\n", name,
-      s.ms.median, s.ms.low, s.ms.high, s.bytes / 1e6, s.gb_per_s(),
-      percent(s.gb_per_s(), r.read_bandwidth()), s.gflop_per_s(), percent(s.gflop_per_s(), r.peak_flops()),
-      s.ops);
+      s.ms.median, s.ms.low, s.ms.high, s.bytes / 1e6, s.gb_per_s(), 100 * bandwidth_share(s, r),
+      s.gflop_per_s(), percent(s.gflop_per_s(), r.peak_flops()), s.ops);
 }
 
 std::string stage_table(const BenchReport& r) {
@@ -172,10 +179,11 @@ std::string length_table(const BenchReport& r) {
 }
 
 std::string machine_text(const BenchReport& r) {
-  std::string out =
-      fmt::format("reads {:.1f} GB/s ({:.1f} before, {:.1f} after), multiplies {:.0f} GFLOP/s\n",
-                  r.read_bandwidth() / 1e9, r.speed_before.read_bytes_per_second / 1e9,
-                  r.speed_after.read_bytes_per_second / 1e9, r.peak_flops() / 1e9);
+  std::string out = fmt::format(
+      "reads {:.1f} GB/s ({:.1f} to {:.1f} during, {:.1f} before, {:.1f} after), multiplies {:.0f} GFLOP/s\n",
+      r.read_bandwidth() / 1e9, r.read_speed.min / 1e9, r.read_speed.max / 1e9,
+      r.speed_before.read_bytes_per_second / 1e9, r.speed_after.read_bytes_per_second / 1e9,
+      r.peak_flops() / 1e9);
   out += fmt::format("processor time {:.0f}% of {} threads", 100 * r.cpu_share, r.threads);
   if (r.wait_share >= 0) out += fmt::format(", waited {:.0f}% for a processor", 100 * r.wait_share);
   if (r.loaded()) out += "\nLOADED: other work took part of the machine; these numbers are not the machine's";

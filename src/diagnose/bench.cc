@@ -222,14 +222,22 @@ class Bench {
     report_.weight_bytes = device_->weight_bytes(), report_.buffer_bytes = device_->buffer_bytes();
   }
 
+  /// Memory between chunks, where the device can tell; what it took is no time of the request.
+  void probe(size_t frames) {
+    const auto from = Clock::now();
+    if (const double speed = device_->measure_read_speed(); speed > 0) probes_.push_back({frames, speed});
+    probing_ms_ += milliseconds(from, Clock::now());
+  }
+
   /// Speaks to the end.
-  std::pair<SpeechResult, RequestTimes> speak(int32_t frames) {
+  std::pair<SpeechResult, RequestTimes> speak(int32_t frames, bool probing = false) {
     const auto stream = engine::make_speech_stream(core_, make_request(core_->config(), o_, frames), nullptr);
     RequestTimes times;
     for (bool last = false; !last;) {
       const AudioChunk chunk = stream->next_audio(o_.chunk);
       times.add(device_->take_runs(), chunk.frames);
       last = chunk.last;
+      if (probing) probe(times.frames.size());
     }
     return {stream->result(), std::move(times)};
   }
@@ -256,9 +264,14 @@ class Bench {
 
   void measure() {
     const ProcessUsage before = process_usage();
+    probe(0);
+    probing_ms_ = 0;
     const auto from = Clock::now();
-    const auto [result, times] = speak(o_.frames);
-    report_.wall_ms = milliseconds(from, Clock::now());
+    const auto [result, times] = speak(o_.frames, true);
+    report_.wall_ms = milliseconds(from, Clock::now()) - probing_ms_;
+    std::vector<double> speeds;
+    for (const ReadProbe& p : probes_) speeds.push_back(p.bytes_per_second);
+    report_.read_speed = spread_of(std::move(speeds));
     const ProcessUsage after = process_usage();
     report_.compute_ms = result.compute_ms, report_.rtf = result.rtf;
     report_.audio_seconds = static_cast<double>(result.samples) / core_->config().codec.output_sample_rate;
@@ -278,15 +291,33 @@ class Bench {
 
   void report_stages(std::span<const StageTimes> frames) {
     const auto counted = frames.subspan(static_cast<size_t>(report_.warm_up_frames));
-    report_.talker = summary(counted, {Stage::talker, Stage::talker_attention});
-    report_.attention = summary(counted, {Stage::talker_attention});
-    report_.predictor = summary(counted, {Stage::predictor});
-    report_.sampling = summary(counted, {Stage::sampling});
+    const auto report = [&](std::initializer_list<Stage> stages) {
+      StageReport r = summary(counted, stages);
+      r.bandwidth_share = bandwidth_share(frames, stages, r);
+      return r;
+    };
+    report_.talker = report({Stage::talker, Stage::talker_attention});
+    report_.attention = report({Stage::talker_attention});
+    report_.predictor = report({Stage::predictor});
+    report_.sampling = report({Stage::sampling});
     report_.language_model =
-        summary(counted, {Stage::talker, Stage::talker_attention, Stage::predictor, Stage::sampling});
+        report({Stage::talker, Stage::talker_attention, Stage::predictor, Stage::sampling});
     for (const int32_t length : kLengths)
       if (length < o_.frames) report_.lengths.push_back(length_row(frames, length, report_.warm_up_frames));
     report_.lengths.push_back(length_row(frames, o_.frames, report_.warm_up_frames));
+  }
+
+  double bandwidth_share(std::span<const StageTimes> frames, std::initializer_list<Stage> stages,
+                         const StageReport& whole) const {
+    if (probes_.empty())
+      return report_.read_bandwidth() > 0 ? whole.gb_per_s() * 1e9 / report_.read_bandwidth() : 0;
+    std::vector<double> shares;
+    for (size_t i = static_cast<size_t>(report_.warm_up_frames); i < frames.size(); ++i) {
+      StageTime sum;
+      for (const Stage stage : stages) sum += frames[i][stage];
+      if (sum.ms > 0) shares.push_back(sum.work.bytes() / (sum.ms / 1000) / bandwidth_at(probes_, i));
+    }
+    return spread_of(std::move(shares)).median;
   }
 
   /// One sample a call, without calls of warm-up frames alone.
@@ -300,12 +331,23 @@ class Bench {
   const BenchOptions& o_;
   std::shared_ptr<engine::Core> core_;
   TimedDevice* device_ = nullptr;  // owned by the core
+  std::vector<ReadProbe> probes_;
+  double probing_ms_ = 0;
   BenchReport report_;
 };
 
 }  // namespace
 
+double bandwidth_at(std::span<const ReadProbe> probes, size_t frame) {
+  const auto after =
+      std::find_if(probes.begin(), probes.end(), [&](const ReadProbe& p) { return p.frames > frame; });
+  if (after == probes.end()) return probes.back().bytes_per_second;
+  if (after == probes.begin()) return probes.front().bytes_per_second;
+  return (after->bytes_per_second + std::prev(after)->bytes_per_second) / 2;
+}
+
 double BenchReport::read_bandwidth() const {
+  if (read_speed.samples > 0) return read_speed.median;
   return std::max(speed_before.read_bytes_per_second, speed_after.read_bytes_per_second);
 }
 

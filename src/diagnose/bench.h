@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,10 +26,22 @@ struct BenchOptions {
   std::function<void(std::string_view)> on_progress;  ///< what begins now, in words; may be empty
 };
 
+/// How fast memory was when `frames` frames were done.
+struct ReadProbe {
+  size_t frames = 0;
+  double bytes_per_second = 0;
+};
+
+/// The read bandwidth around frame `frame`: mean of the probes before and after it. Memory of a shared
+/// machine changes its speed within seconds, so a share of it is a share of what there was at the time.
+/// `probes` ascend and are not empty.
+double bandwidth_at(std::span<const ReadProbe> probes, size_t frame);
+
 /// One stage over the measured frames, or over the whole of a span that happens once a request.
 struct StageReport {
   Spread ms;
   double weight_bytes = 0, bytes = 0, flops = 0, ops = 0;  ///< medians
+  double bandwidth_share = 0;  ///< median over frames of their rate beside the read bandwidth around them
   double gb_per_s() const { return ms.median > 0 ? bytes / ms.median / 1e6 : 0; }
   double gflop_per_s() const { return ms.median > 0 ? flops / ms.median / 1e6 : 0; }
 };
@@ -52,7 +65,9 @@ struct BenchReport {
 
   // The machine, before and after the runs.
   backend::DeviceSpeed speed_before, speed_after;
-  double read_bandwidth() const;  ///< bytes per second: the better of the two
+  Spread read_speed;  ///< bytes per second, between the chunks of the measured request
+  double read_bandwidth()
+      const;  ///< bytes per second: the median of those, else the better of before and after
   double peak_flops() const;
 
   // Loading.

@@ -42,9 +42,18 @@ class TimedDevice final : public backend::Backend {
     return inner_->ops(program);
   }
   void run_op(backend::Program program, size_t index) override { inner_->run_op(program, index); }
+  void select(backend::Queue queue) override { inner_->select(queue); }
+  int32_t frames_ahead() const override { return inner_->frames_ahead(); }
+  backend::FrameReport await_report(const backend::SlotArrays& slots, int32_t slot, int32_t run,
+                                    std::span<int32_t> codes) override {
+    return inner_->await_report(slots, slot, run, codes);
+  }
+  backend::DeviceCounters counters() const override { return inner_->counters(); }
+  std::string status() const override { return inner_->status(); }
   size_t weight_bytes() const override { return inner_->weight_bytes(); }
   size_t buffer_bytes() const override { return inner_->buffer_bytes(); }
   backend::DeviceSpeed measure_speed() override { return inner_->measure_speed(); }
+  double measure_read_speed() override { return inner_->measure_read_speed(); }
 
  private:
   struct Op {

@@ -124,6 +124,15 @@ TEST(Bench, RefusesWhatItCannotMeasure) {
             "100 frames and their prompt need a cache of 356 positions, but cache_capacity is 300");
 }
 
+TEST(Bench, BandwidthOfAFrameIsThatOfTheProbesAroundIt) {
+  const std::vector<ReadProbe> probes{{0, 40e9}, {16, 60e9}, {32, 20e9}};
+  EXPECT_EQ(bandwidth_at(probes, 0), 50e9);
+  EXPECT_EQ(bandwidth_at(probes, 15), 50e9);
+  EXPECT_EQ(bandwidth_at(probes, 16), 40e9);
+  EXPECT_EQ(bandwidth_at(probes, 40), 20e9);
+  EXPECT_EQ(bandwidth_at(std::span(probes).first(1), 7), 40e9);
+}
+
 TEST(Bench, LoadedMeansWaitingOrAChangedMachine) {
   BenchReport r;
   r.speed_before.read_bytes_per_second = 30e9, r.speed_after.read_bytes_per_second = 29e9;

@@ -43,6 +43,7 @@ class CpuDevice final : public Backend {
   size_t weight_bytes() const override { return weight_bytes_; }
   size_t buffer_bytes() const override { return buffer_bytes_; }
   DeviceSpeed measure_speed() override;
+  double measure_read_speed() override;
 
   const Kernels& kernels() const { return kernels_; }
   Pool& pool() { return pool_; }

@@ -115,7 +115,7 @@ struct Kernels {
 
   // Yardsticks of `measure_speed`; the results only keep the compiler honest.
   /// Some sum of x[0..n), n a multiple of 64, read as four streams.
-  float (*read_stream)(const float* x, int64_t n);
+  int32_t (*read_stream)(const int32_t* x, int64_t n);
   /// rounds * 12 independent multiply-adds of one vector each; returns the floating point operations done.
   double (*multiply_add)(int64_t rounds, float* sink);
 };

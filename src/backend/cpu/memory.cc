@@ -37,10 +37,11 @@ Mapping::Mapping(std::string_view what, size_t bytes, bool huge) {
 std::byte* Arena::take(std::string_view what, size_t bytes) {
   // What a chunk has left over is never touched, so it costs addresses only.
   constexpr size_t kChunk = size_t{64} << 20, kLine = 64;
-  if (chunks_.empty() || bytes > chunks_.back().size() - used_)
-    chunks_.emplace_back(what, std::max(kChunk, bytes), true), used_ = 0;
-  std::byte* const at = chunks_.back().data() + used_;
-  used_ = std::min(chunks_.back().size(), (used_ + bytes + kLine - 1) / kLine * kLine);
+  if (chunks_.empty() || bytes > chunks_.back().memory.size() - chunks_.back().used)
+    chunks_.push_back({Mapping(what, std::max(kChunk, bytes), true)});
+  Chunk& chunk = chunks_.back();
+  std::byte* const at = chunk.memory.data() + chunk.used;
+  chunk.used = std::min(chunk.memory.size(), (chunk.used + bytes + kLine - 1) / kLine * kLine);
   return at;
 }
 

@@ -50,9 +50,14 @@ class Arena {
   /// Zeroed, on a 64-byte border, until the arena dies. Throws Error(out_of_memory) naming `what`.
   std::byte* take(std::string_view what, size_t bytes);
 
+  struct Chunk {
+    Mapping memory;
+    size_t used = 0;  ///< what lies behind was never touched
+  };
+  const std::vector<Chunk>& chunks() const { return chunks_; }
+
  private:
-  std::vector<Mapping> chunks_;
-  size_t used_ = 0;  ///< of the last chunk
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace skald::backend::cpu

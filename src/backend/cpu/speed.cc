@@ -44,14 +44,32 @@ double read_rate(const Kernels& kernels, Pool& pool) {
   const int64_t part = stream_bytes() / static_cast<int64_t>(sizeof(float)) / threads / 1024 * 1024;
   const Mapping memory("bandwidth measurement", static_cast<size_t>(part) * threads * sizeof(float), true);
   // Untouched pages would all be the one page of zeros.
-  pool.run(threads, [&](int task, int) { std::fill_n(memory.as<float>() + task * part, part, 1.0f); });
-  std::vector<float> sums(static_cast<size_t>(threads));
+  pool.run(threads, [&](int task, int) { std::fill_n(memory.as<int32_t>() + task * part, part, 1); });
+  std::vector<int32_t> sums(static_cast<size_t>(threads));
   return best_rate(0.25, [&] {
     pool.run(threads, [&](int task, int) {
-      sums[static_cast<size_t>(task)] = kernels.read_stream(memory.as<float>() + task * part, part);
+      sums[static_cast<size_t>(task)] = kernels.read_stream(memory.as<int32_t>() + task * part, part);
     });
     return static_cast<double>(memory.size());
   });
+}
+
+/// One pass over the weights in the arena, each chunk split among the threads.
+double read_rate(const Kernels& kernels, Pool& pool, const Arena& arena) {
+  constexpr size_t kLeast = size_t{256} << 20, kMost = size_t{1} << 30;
+  const int threads = pool.threads();
+  std::vector<int32_t> sums(static_cast<size_t>(threads));
+  const auto start = Clock::now();
+  size_t done = 0;
+  for (const Arena::Chunk& chunk : arena.chunks()) {
+    const int64_t part = static_cast<int64_t>(chunk.used / sizeof(int32_t)) / threads / 1024 * 1024;
+    pool.run(threads, [&](int task, int) {
+      sums[static_cast<size_t>(task)] ^= kernels.read_stream(chunk.memory.as<int32_t>() + task * part, part);
+    });
+    done += static_cast<size_t>(part) * static_cast<size_t>(threads) * sizeof(int32_t);
+    if (done >= kMost) break;
+  }
+  return done < kLeast ? 0 : static_cast<double>(done) / seconds_since(start);
 }
 
 double multiply_add_rate(const Kernels& kernels, Pool& pool) {
@@ -75,5 +93,7 @@ DeviceSpeed CpuDevice::measure_speed() {
   return {.read_bytes_per_second = read_rate(kernels_, pool_),
           .flops_per_second = multiply_add_rate(kernels_, pool_)};
 }
+
+double CpuDevice::measure_read_speed() { return read_rate(kernels_, pool_, arena_); }
 
 }  // namespace skald::backend::cpu

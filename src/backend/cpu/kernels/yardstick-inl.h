@@ -12,21 +12,24 @@ HWY_BEFORE_NAMESPACE();
 namespace skald::backend::cpu::HWY_NAMESPACE {
 namespace {
 
-float read_stream(const float* x, int64_t n) {
+int32_t read_stream(const int32_t* x, int64_t n) {
   // Four streams keep more lines in flight than one; each strip has its own accumulators.
   constexpr int kStreams = 4;
   const int64_t part = n / kStreams;
-  V sums[kStreams][kVectors];
+  // Integers: any bytes will do, and no value is slow to add.
+  const hn::RebindToSigned<decltype(kD)> d;
+  using Words = hn::Vec<decltype(d)>;
+  Words sums[kStreams][kVectors];
   for (auto& stream : sums)
-    for (V& sum : stream) sum = hn::Zero(kD);
+    for (Words& sum : stream) sum = hn::Zero(d);
   for (int64_t i = 0; i < part; i += kPanel)
     for (int s = 0; s < kStreams; ++s)
       for (int v = 0; v < kVectors; ++v)
-        sums[s][v] = hn::Add(sums[s][v], hn::LoadU(kD, x + s * part + i + v * kLanes));
-  float total = 0;
+        sums[s][v] = hn::Add(sums[s][v], hn::LoadU(d, x + s * part + i + v * kLanes));
+  uint32_t total = 0;
   for (auto& stream : sums)
-    for (V& sum : stream) total += hn::GetLane(sum);
-  return total;
+    for (Words& sum : stream) total += static_cast<uint32_t>(hn::GetLane(sum));
+  return static_cast<int32_t>(total);
 }
 
 double multiply_add(int64_t rounds, float* sink) {
