@@ -364,7 +364,26 @@ struct DeviceSpeed {
   double flops_per_second = 0;       ///< independent float32 multiply-adds, counted as two
 };
 
-/// One device. Used from one thread at a time; the engine serialises.
+/// Work of one queue runs in order. Queues run beside each other on devices that can; a buffer that a program
+/// writes belongs to one queue.
+enum class Queue : uint8_t { frames, codec };
+
+/// How one run of `publish_frame` left a slot. Counters as in SlotArrays.
+struct FrameReport {
+  SlotStatus status = kIdle;
+  int32_t frames = 0, position = 0, sampled = 0, step = 0;
+};
+
+/// What a device did so far.
+struct DeviceCounters {
+  uint64_t programs = 0;          ///< handed over by run()
+  uint64_t reads = 0;             ///< by read(): the host polled its own memory until the data was there
+  uint64_t waits = 0;             ///< the host asked the driver whether something is complete
+  uint64_t lost_completions = 0;  ///< work that was done, but that the driver never reported as complete
+};
+
+/// One device. Used from one thread at a time, the engine serialises; but any thread may call counters and
+/// status, and await_report where frames_ahead() is not 0.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -384,6 +403,35 @@ class Backend {
   virtual void run(Program program) = 0;
   virtual std::span<const OpRecord> ops(Program program) const = 0;
   virtual void run_op(Program program, size_t index) = 0;  ///< one op alone, for lock-step comparison
+
+  // A device may work behind the host: run, write and zero then only hand work over, and read waits for what
+  // was handed over before it. Every wait has a deadline: Error(device_wedged) where the device stands still.
+
+  /// What follows (record, write, read, zero) belongs to this queue; a program runs on the queue it was
+  /// recorded on.
+  virtual void select(Queue) {}
+  /// Frames that may be handed over before the first of them is looked at; 0 = run() returns when it is done.
+  virtual int32_t frames_ahead() const { return 0; }
+  /// Waits for run number `run` of publish_frame that had `slot` in a lane, whatever the slot's status was
+  /// (the first one since the device was made is 1), and returns what it left; `codes` [groups] are those of
+  /// the frame in work. Runs are reported for kReportedRuns further runs.
+  virtual FrameReport await_report(const SlotArrays& slots, int32_t slot, int32_t run,
+                                   std::span<int32_t> codes) {
+    (void)run;  // a device that is done when run() returns
+    const auto word = [&](const Buffer& array) {
+      int32_t value = 0;
+      read(array.row_range(slot, 1), std::as_writable_bytes(std::span(&value, 1)));
+      return value;
+    };
+    read(slots.codes.row_range(slot, 1), std::as_writable_bytes(codes));
+    return {static_cast<SlotStatus>(word(slots.status)), word(slots.frames), word(slots.position),
+            word(slots.sampled), word(slots.step)};
+  }
+  static constexpr int32_t kReportedRuns = 16;
+
+  virtual DeviceCounters counters() const { return {}; }
+  /// A few lines about where the device stands, for a person who asks why nothing happens.
+  virtual std::string status() const { return std::string(name()); }
 
   virtual size_t weight_bytes() const = 0;
   virtual size_t buffer_bytes() const = 0;  ///< reserved, not necessarily committed
