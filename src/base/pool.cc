@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/control_group.h"
 #include "skald/error.h"
 
 namespace skald {
@@ -60,24 +61,12 @@ std::optional<double> group_quota(const fs::path& dir) {
   return quota / period;
 }
 
-/// The tightest quota from the process's group up to the root, in either version of the hierarchy.
+/// The tightest quota from the process's group up to the root.
 std::optional<double> tightest_quota(const fs::path& root) {
-  std::ifstream groups(root / "proc/self/cgroup");
   std::optional<double> best;
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const bool v2 = controllers.empty();
-    if (!v2 && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
-    const fs::path mount = root / "sys/fs/cgroup" / (v2 ? "" : "cpu");
-    fs::path group = fs::path(line.substr(second + 1)).relative_path().lexically_normal();
-    while (true) {
-      if (const auto quota = group_quota(mount / group)) best = std::min(best.value_or(*quota), *quota);
-      if (group.empty() || group == ".") break;
-      group = group.parent_path();
-    }
-  }
+  visit_control_groups(root, "cpu", [&](const fs::path& folder, bool) {
+    if (const auto quota = group_quota(folder)) best = std::min(best.value_or(*quota), *quota);
+  });
   return best;
 }
 

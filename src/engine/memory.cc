@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/control_group.h"
+
 namespace skald::engine {
 namespace {
 
@@ -47,33 +49,16 @@ std::optional<uint64_t> left_in_group(const fs::path& dir, const char* limit_fil
   return *limit - std::min(*limit, held);
 }
 
-/// Walks from the process's group to the top of the hierarchy; limits apply at every level.
-void lower_by_groups(std::optional<uint64_t>& least, const fs::path& mount, fs::path group, bool version2) {
-  for (;;) {
-    const fs::path dir = mount / group.relative_path();
-    lower(least, version2 ? left_in_group(dir, "memory.max", "memory.current", "inactive_file")
-                          : left_in_group(dir, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                          "total_inactive_file"));
-    if (!group.has_relative_path()) return;
-    group = group.parent_path();
-  }
-}
-
 }  // namespace
 
 std::optional<uint64_t> available_memory(const fs::path& root) {
   std::optional<uint64_t> least;
   if (const auto kib = read_field(root / "proc/meminfo", "MemAvailable:")) least = *kib * 1024;
-  std::ifstream groups(root / "proc/self/cgroup");
-  std::string line;
-  while (std::getline(groups, line)) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      path = line.substr(second + 1);
-    if (controllers.empty()) lower_by_groups(least, root / "sys/fs/cgroup", path, true);
-    if (controllers == "memory") lower_by_groups(least, root / "sys/fs/cgroup/memory", path, false);
-  }
+  visit_control_groups(root, "memory", [&](const fs::path& dir, bool version2) {
+    lower(least, version2 ? left_in_group(dir, "memory.max", "memory.current", "inactive_file")
+                          : left_in_group(dir, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                          "total_inactive_file"));
+  });
   return least;
 }
 
