@@ -52,3 +52,222 @@ struct HostRingArgs {
   int depth, stride, slots;
 };
 enum { kRingSequence, kRingStatus, kRingFrames, kRingPosition, kRingSampled, kRingStep, kRingCodes = 8 };
+
+/// Normalisation of a row: `Norm` of ops.h; kind 0 = none, 1 = RMS, 2 = layer.
+struct NormArgs {
+  const float* weight;
+  const float* bias;
+  float epsilon;
+  int kind;
+};
+
+/// A packed matrix (docs/decisions/0007-gpu-panels.md): panels of 8 outputs; per tap a run of groups of 32
+/// inputs (int8: 64). Phase p, panel n, tap t, group g lie at
+/// data + p * phase_bytes + n * panel_bytes + t * tap_bytes + g * (bytes of a group).
+struct MatrixArgs {
+  const kp_u8* data;
+  kp_i64 panel_bytes, tap_bytes, phase_bytes;
+  kp_i64 scale_bytes;  ///< int8: from the start of a panel to its scales, 8 floats a group
+  int outputs, inputs, taps, phases;
+  int groups;  ///< of one tap
+};
+
+/// What happens to a product: out = residual + scale * activation(sum + bias), then clipped; with `gate`,
+/// out = silu(gate) * sum.
+struct EpilogueArgs {
+  const float* bias;
+  const float* scale;
+  const float* residual;
+  const float* gate;
+  float* out;
+  kp_i64 residual_stride, gate_stride, out_stride;
+  float clip;      ///< > 0: limits to +-clip
+  int activation;  ///< 0 none, 1 silu, 2 gelu_erf
+};
+
+/// Input rows of a product: row r of lane l starts at data + l * lane_stride + r * row_stride; tap t reads
+/// t * tap_stride further on.
+struct InputArgs {
+  const float* data;
+  kp_i64 lane_stride, row_stride, tap_stride;
+};
+
+/// product_*: up to three matrices side by side (their outputs are consecutive columns), or gate and up.
+struct ProductArgs {
+  LaneArgs lanes;
+  InputArgs x;
+  NormArgs norm;
+  MatrixArgs matrix[3];
+  int matrices;
+  int row_groups;  ///< product_*_many: groups of 4 rows of one block, 1, 2, 4 or 8
+  EpilogueArgs to;
+  /// Rows to copy by additional blocks once the product has its own input: the state of a convolution.
+  struct {
+    const float* from;  ///< lane l, row r of its input: from + (l * (history + rows) + r) * width
+    float* state;       ///< slot s: state + s * history * stride
+    kp_i64 stride;
+    int history, width, blocks;
+  } carry;
+};
+
+/// normalise: out = residual + scale * activation(norm(x) + bias) for every valid row.
+struct NormaliseArgs {
+  LaneArgs lanes;
+  InputArgs x;
+  NormArgs norm;
+  EpilogueArgs to;
+  int width;
+};
+
+/// rope_angles
+struct RopeAnglesArgs {
+  LaneArgs lanes;
+  float* out;
+  kp_i64 out_stride;
+  int half;
+  float inverse_frequency[128];
+};
+
+/// A layer's cache, `KvCache` of ops.h.
+struct CacheArgs {
+  float *k, *v;
+  kp_i64 k_stride, v_stride;
+  int capacity, ring;
+};
+
+/// place_heads: head norm and rotation of projected q and k, into q and the cache; v into the cache.
+struct PlaceHeadsArgs {
+  LaneArgs lanes;
+  const float* projected;  ///< [rows][(heads + 2 * kv_heads) * head_dim]
+  const float* rope;
+  const float *q_norm, *k_norm;
+  float* q;
+  kp_i64 rope_stride, q_stride;
+  CacheArgs cache;
+  float epsilon;
+  int heads, kv_heads, head_dim;
+};
+
+/// attention
+struct AttentionArgs {
+  LaneArgs lanes;
+  const float* q;
+  float* out;
+  kp_i64 q_stride, out_stride;
+  CacheArgs cache;
+  float* partial;   ///< [rows][heads][splits][head_dim + 2]
+  kp_u32* arrived;  ///< [rows][head groups], zero between runs
+  float scale;
+  int heads, kv_heads, head_dim, window;
+  int splits;     ///< most blocks that share one row and kv head
+  int aligned;    ///< rows of q, k, v, out may be read 16 bytes at a time
+  int heads_per;  ///< query heads of one block, 1 or 2
+};
+
+/// A table that rows are read from.
+struct TableArgs {
+  const void* data;
+  int rows, kind;
+};
+enum { kMostTables = 32 };
+
+/// gather_sum
+struct GatherSumArgs {
+  LaneArgs lanes;
+  TableArgs table[kMostTables];
+  const int* ids;
+  const float *add, *stored, *pad;
+  const int *stored_count, *stored_step;
+  float* out;
+  kp_i64 ids_stride, add_stride, stored_stride, out_stride;
+  int tables, ids_by_slot, width, count_stride, step_stride, stored_capacity;
+};
+
+/// store_rows
+struct StoreRowsArgs {
+  LaneArgs lanes;
+  const float* x;
+  float* store;
+  kp_i64 x_stride, store_stride;
+  int capacity, width;
+};
+
+/// copy_rows: which = 0 each, 1 last, 2 of_slot; elements of 4 bytes.
+struct CopyArgs {
+  LaneArgs lanes;
+  const kp_u32* x;
+  kp_u32* out;
+  kp_i64 x_stride, out_stride;
+  int which, width;
+};
+
+/// advance
+struct AdvanceArgs {
+  LaneArgs lanes;
+  int* counter;
+  int counter_stride;
+};
+
+/// `SamplerSettings` and `SlotSettings` of ops.h, word for word.
+struct SamplerSettingsArgs {
+  float temperature, top_p, repetition_penalty;
+  int top_k, min_new_tokens, greedy;
+};
+struct SlotSettingsArgs {
+  SamplerSettingsArgs talker, predictor;
+  kp_u32 seed_low, seed_high;
+  int max_frames, recorded_noise, want_probs;
+};
+
+/// A list of numbers, one per slot.
+struct CounterArgs {
+  int* data;
+  int stride;
+};
+
+/// sample
+struct SampleArgs {
+  LaneArgs lanes;
+  const float* logits;
+  float* probs;
+  const kp_u8* settings;
+  int* codes;
+  const int* forced;
+  kp_u8* seen;
+  const float* noise;  ///< already at the first candidate of the group
+  kp_i64 logits_stride, probs_stride, settings_stride, codes_stride, forced_stride, seen_stride, noise_stride;
+  CounterArgs status, sampled;
+  int group, vocabulary, codes_count, stop_id;
+};
+
+/// publish_frame
+struct PublishArgs {
+  LaneArgs lanes;
+  const kp_u8* settings;
+  const int* codes;
+  int* ring;
+  kp_i64 settings_stride, codes_stride, ring_stride;
+  CounterArgs status, position, frames, sampled, step;
+  HostRingArgs host;
+  int capacity, ring_frames, groups;
+};
+
+/// stage: the input rows of a convolution behind the rows carried from before, the new ones after the snake.
+struct StageArgs {
+  LaneArgs lanes;
+  const float* x;
+  const float* state;  ///< [slots * history]
+  const float *alpha, *inverse_beta;
+  float* out;  ///< [lanes][history + rows][width] without gaps
+  kp_i64 x_stride, state_stride;
+  int history, width;
+};
+
+/// depthwise
+struct DepthwiseArgs {
+  LaneArgs lanes;
+  const float *x, *weight, *bias;  ///< weight [taps][channels]
+  float *state, *out;
+  kp_i64 x_stride, state_stride, out_stride;
+  int taps, channels;
+};

@@ -1,0 +1,280 @@
+// rope_angles, the placing of projected heads, and attention.
+#pragma once
+#include "backend/gpu/kernels/common.cuh"
+
+/// One row a block.
+extern "C" __global__ void KP_BOUNDS(128) rope_angles(RopeAnglesArgs a) {
+  kp_launch_dependents();
+  kp_wait_previous();
+  const int row = kp_bid(), lane = row / a.lanes.rows;
+  const Lane l = read_lane(a.lanes, lane);
+  if (row - lane * a.lanes.rows >= l.rows) return;
+  float* to = a.out + row * a.out_stride;
+  const float position = (float)(l.position + row - lane * a.lanes.rows);
+  for (int i = kp_tid(); i < a.half; i += 128) kp_cos_sin(position * a.inverse_frequency[i], to + i, to + a.half + i);
+}
+
+/// A row of a lane that stays inside the cache; faults are reported and make it -1.
+struct CachedRow {
+  int lane, slot, position;
+};
+KP_DEV CachedRow cached_row(const LaneArgs& a, const CacheArgs& cache, int row) {
+  const int lane = row / a.rows, r = row - lane * a.rows;
+  const Lane l = read_lane(a, lane);
+  if (r >= l.rows) return {lane, -1, 0};
+  // All rows of a lane or none: as if the whole op had been refused.
+  if (l.position < 0 || (!cache.ring && l.position + l.rows > cache.capacity)) {
+    report(a, kFaultPosition, l.position);
+    return {lane, -1, 0};
+  }
+  return {lane, l.slot, l.position + r};
+}
+
+/// One head of one row a warp: RMS norm where there is one, rotation, and the place where it belongs.
+KP_DEV void place_head(const PlaceHeadsArgs& a, const CachedRow& at, int row, int head) {
+  const int width = a.head_dim, half = width / 2, lane = kp_lane();
+  const float* x = a.projected + ((kp_i64)row * (a.heads + 2 * a.kv_heads) + head) * width;
+  const kp_i64 cache_row = (kp_i64)at.slot * a.cache.capacity + at.position % a.cache.capacity;
+  if (head >= a.heads + a.kv_heads) {
+    float* to = a.cache.v + cache_row * a.cache.v_stride + (head - a.heads - a.kv_heads) * width;
+    for (int i = lane; i < width; i += 32) to[i] = x[i];
+    return;
+  }
+  const bool key = head >= a.heads;
+  float* to = key ? a.cache.k + cache_row * a.cache.k_stride + (head - a.heads) * width
+                  : a.q + row * a.q_stride + head * width;
+  const float* norm = key ? a.k_norm : a.q_norm;
+  const float* rope = a.rope + row * a.rope_stride;
+  float factor = 1.0f;
+  if (norm) {
+    float squares = 0.0f;
+    for (int i = lane; i < width; i += 32) squares = kp_fma(x[i], x[i], squares);
+    factor = 1.0f / kp_sqrt(kp_sum32(squares) / (float)width + a.epsilon);
+  }
+  for (int i = lane; i < half; i += 32) {
+    const float low = norm ? norm[i] * (x[i] * factor) : x[i];
+    const float high = norm ? norm[half + i] * (x[half + i] * factor) : x[half + i];
+    const float c = rope[i], s = rope[half + i];
+    to[i] = low * c - high * s;  // products are rounded before they are added, as in the reference
+    to[half + i] = high * c + low * s;
+  }
+}
+
+extern "C" __global__ void KP_BOUNDS(256) place_heads(PlaceHeadsArgs a) {
+  kp_launch_dependents();
+  kp_wait_previous();
+  const int heads = a.heads + 2 * a.kv_heads, n = kp_bid() * 8 + kp_warp();
+  const int row = n / heads;
+  if (row >= a.lanes.lanes * a.lanes.rows) return;
+  const CachedRow at = cached_row(a.lanes, a.cache, row);
+  if (at.slot >= 0) place_head(a, at, row, n - row * heads);
+}
+
+// ---- attention
+//
+// A key belongs to one of 32 octets of lanes: key first + j of a block's range to octet j % 32. An octet keeps the
+// largest score, the sum of exponentials and the weighted values of its keys. Octets are joined in a fixed tree,
+// blocks in the order of their keys. The cut into blocks depends on the number of keys and on `splits` alone.
+
+enum { kOctets = 32, kKeysPerSplit = 64 };
+
+/// Partial softmax of some keys, the values of one lane: elements 4 (l + 8 i) .. + 3 for i < kChunks, l = lane % 8.
+template <int kChunks>
+struct Partial {
+  float most, total;
+  float value[4 * kChunks];
+};
+
+template <int kChunks>
+KP_DEV void load_head(const float* from, int head_dim, int aligned, float* to) {
+  KP_UNROLL
+  for (int i = 0; i < kChunks; ++i) {
+    const int at = 4 * ((kp_lane() & 7) + 8 * i);
+    if (aligned && at < head_dim) {
+      const kp_u32x4 v = *(const kp_u32x4*)(from + at);
+      to[4 * i] = kp_as_f32(v.x), to[4 * i + 1] = kp_as_f32(v.y), to[4 * i + 2] = kp_as_f32(v.z), to[4 * i + 3] = kp_as_f32(v.w);
+    } else {
+      KP_UNROLL
+      for (int j = 0; j < 4; ++j) to[4 * i + j] = at + j < head_dim ? from[at + j] : 0.0f;
+    }
+  }
+}
+
+/// Joins `other` to `mine`, both of the same head and elements.
+template <int kCount>
+KP_DEV void join(float& most, float& total, float* value, float other_most, float other_total, const float* other) {
+  const float larger = kp_max(most, other_most);
+  // Where there are no keys at all both are -infinity, whose difference is NaN.
+  const float mine = most == larger ? 1.0f : kp_exp(most - larger), its = other_most == larger ? 1.0f : kp_exp(other_most - larger);
+  most = larger;
+  total = total * mine + other_total * its;
+  KP_UNROLL
+  for (int i = 0; i < kCount; ++i) value[i] = value[i] * mine + other[i] * its;
+}
+
+/// Which keys a block works on.
+struct KeyRange {
+  int first, count;  ///< of this block
+  int blocks;        ///< that share the row
+};
+KP_DEV KeyRange key_range(const AttentionArgs& a, int position, int split) {
+  const int first = a.window > 0 ? kp_max_i(0, position - a.window + 1) : 0, keys = position - first + 1;
+  const int wanted = kp_min_i(a.splits, (keys + kKeysPerSplit - 1) / kKeysPerSplit);
+  const int size = ((keys + wanted - 1) / wanted + kOctets - 1) / kOctets * kOctets;
+  const int blocks = (keys + size - 1) / size, begin = split * size;
+  return {first + begin, kp_min_i(size, keys - begin), blocks};
+}
+
+template <int kChunks, int kHeads>
+KP_DEV void attend_octet(const AttentionArgs& a, const float* q, const CachedRow& at, const KeyRange& range, int kv_head,
+                         Partial<kChunks>* out) {
+  float query[kHeads][4 * kChunks];
+  KP_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    load_head<kChunks>(q + h * a.head_dim, a.head_dim, a.aligned, query[h]);
+    out[h].most = -kp_infinity(), out[h].total = 0.0f;
+    KP_UNROLL
+    for (int i = 0; i < 4 * kChunks; ++i) out[h].value[i] = 0.0f;
+  }
+  const int octet = kp_tid() >> 3;
+  for (int j = 0; j < range.count; j += kOctets) {  // uniform: every lane takes part in the exchange
+    const int key = kp_min_i(j + octet, range.count - 1);
+    const kp_i64 row = (kp_i64)at.slot * a.cache.capacity + (range.first + key) % a.cache.capacity;
+    float k[4 * kChunks], v[4 * kChunks];
+    load_head<kChunks>(a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim, a.head_dim, a.aligned, k);
+    load_head<kChunks>(a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim, a.head_dim, a.aligned, v);
+    KP_UNROLL
+    for (int h = 0; h < kHeads; ++h) {
+      float dot = 0.0f;
+      KP_UNROLL
+      for (int i = 0; i < 4 * kChunks; ++i) dot = kp_fma(query[h][i], k[i], dot);
+      dot += kp_shfl_xor(dot, 4);
+      dot += kp_shfl_xor(dot, 2);
+      dot += kp_shfl_xor(dot, 1);
+      if (j + octet >= range.count) continue;
+      const float score = dot * a.scale;
+      if (score > out[h].most) {
+        const float shrink = kp_exp(out[h].most - score);
+        out[h].most = score, out[h].total *= shrink;
+        KP_UNROLL
+        for (int i = 0; i < 4 * kChunks; ++i) out[h].value[i] *= shrink;
+      }
+      const float e = kp_exp(score - out[h].most);
+      out[h].total += e;
+      KP_UNROLL
+      for (int i = 0; i < 4 * kChunks; ++i) out[h].value[i] = kp_fma(e, v[i], out[h].value[i]);
+    }
+  }
+}
+
+/// Joins the octets of a block; the first octet of warp 0 ends with all. `shared` holds 8 * 8 * (4 kChunks + 2)
+/// floats.
+template <int kChunks>
+KP_DEV void join_block(Partial<kChunks>& p, float* shared) {
+  enum { kCount = 4 * kChunks };
+  KP_UNROLL
+  for (int mask = 8; mask <= 16; mask <<= 1) {
+    const float most = kp_shfl_xor(p.most, mask), total = kp_shfl_xor(p.total, mask);
+    float value[kCount];
+    KP_UNROLL
+    for (int i = 0; i < kCount; ++i) value[i] = kp_shfl_xor(p.value[i], mask);
+    join<kCount>(p.most, p.total, p.value, most, total, value);
+  }
+  float* mine = shared + kp_warp() * 8 * (kCount + 2) + (kp_lane() & 7);
+  kp_barrier();  // whoever read the last head's
+  if (kp_lane() < 8) {
+    mine[0] = p.most, mine[8] = p.total;
+    KP_UNROLL
+    for (int i = 0; i < kCount; ++i) mine[8 * (2 + i)] = p.value[i];
+  }
+  kp_barrier();
+  if (kp_tid() >= 8) return;
+  for (int w = 1; w < 8; ++w) {
+    const float* its = shared + w * 8 * (kCount + 2) + kp_lane();
+    float value[kCount];
+    KP_UNROLL
+    for (int i = 0; i < kCount; ++i) value[i] = its[8 * (2 + i)];
+    join<kCount>(p.most, p.total, p.value, its[0], its[8], value);
+  }
+}
+
+template <int kChunks>
+KP_DEV void store_attention(const AttentionArgs& a, const Partial<kChunks>& p, float* out) {
+  KP_UNROLL
+  for (int i = 0; i < kChunks; ++i)
+    KP_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const int at = 4 * (kp_lane() + 8 * i) + j;
+    if (at < a.head_dim) out[at] = p.value[4 * i + j] / p.total;
+  }
+}
+
+/// Whether this block is the last of those that share a row; the counter is left 0.
+KP_DEV bool arrive_last(kp_u32* counter, int blocks, int* shared) {
+  kp_barrier();
+  if (kp_tid() == 0) {
+    kp_fence();
+    const bool last = kp_atomic_add(counter, 1u) == (kp_u32)(blocks - 1);
+    if (last) *counter = 0;
+    *shared = last;
+  }
+  kp_barrier();
+  return *shared != 0;
+}
+
+/// Block b: row b / (groups * splits), a group of kHeads query heads that share a kv head, one range of keys.
+template <int kChunks, int kHeads>
+KP_DEV void attend(const AttentionArgs& a, float* shared) {
+  kp_launch_dependents();
+  kp_wait_previous();
+  const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
+  const int row = kp_bid() / a.splits / groups, head = group * kHeads;
+  const CachedRow at = cached_row(a.lanes, a.cache, row);
+  if (at.slot < 0) return;
+  const KeyRange range = key_range(a, at.position, split);
+  if (split >= range.blocks) return;
+  Partial<kChunks> p[kHeads];
+  attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, at, range, head / (a.heads / a.kv_heads), p);
+  KP_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    join_block<kChunks>(p[h], shared);
+    if (kp_tid() >= 8) continue;
+    if (range.blocks == 1) {
+      store_attention<kChunks>(a, p[h], a.out + row * a.out_stride + (head + h) * a.head_dim);
+      continue;
+    }
+    float* to = a.partial + (((kp_i64)row * a.heads + head + h) * a.splits + split) * (32 * kChunks + 2);
+    if (kp_tid() == 0) to[0] = p[h].most, to[1] = p[h].total;
+    KP_UNROLL
+    for (int i = 0; i < 4 * kChunks; ++i) to[2 + kp_tid() + 8 * i] = p[h].value[i];
+  }
+  if (range.blocks == 1) return;
+  if (!arrive_last(a.arrived + (kp_i64)row * groups + group, range.blocks, (int*)shared)) return;
+  kp_fence();
+  // Warp h joins head h; element i of a lane is where it was left.
+  if (kp_warp() >= kHeads || kp_lane() >= 8) return;
+  const float* from = a.partial + ((kp_i64)row * a.heads + head + kp_warp()) * a.splits * (32 * kChunks + 2);
+  Partial<kChunks> all;
+  all.most = from[0], all.total = from[1];
+  KP_UNROLL
+  for (int i = 0; i < 4 * kChunks; ++i) all.value[i] = from[2 + kp_lane() + 8 * i];
+  for (int n = 1; n < range.blocks; ++n) {
+    from += 32 * kChunks + 2;
+    float value[4 * kChunks];
+    KP_UNROLL
+    for (int i = 0; i < 4 * kChunks; ++i) value[i] = from[2 + kp_lane() + 8 * i];
+    join<4 * kChunks>(all.most, all.total, all.value, from[0], from[1], value);
+  }
+  store_attention<kChunks>(a, all, a.out + row * a.out_stride + (head + kp_warp()) * a.head_dim);
+}
+
+#define ATTENTION(name, chunks, heads)                            \
+  extern "C" __global__ void KP_BOUNDS(256) name(AttentionArgs a) { \
+    __shared__ float shared[8 * 8 * (4 * chunks + 2)];            \
+    attend<chunks, heads>(a, shared);                             \
+  }
+ATTENTION(attention_64_1, 2, 1)
+ATTENTION(attention_64_2, 2, 2)
+ATTENTION(attention_128_1, 4, 1)
+ATTENTION(attention_128_2, 4, 2)
+ATTENTION(attention_256_1, 8, 1)

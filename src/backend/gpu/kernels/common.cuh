@@ -1,0 +1,105 @@
+// What the kernels share: the lanes of an op, sums over a row, epilogues.
+#pragma once
+#include "backend/gpu/kernels/functions.cuh"
+
+/// One lane that takes part in this run; `rows` 0 = it does not.
+struct Lane {
+  int slot, rows, position;
+};
+
+KP_DEV void report(const LaneArgs& a, int code, int value) {
+  kp_store_system(a.fault, (kp_u64)code << 56 | (kp_u64)(a.op & 0xffffff) << 32 | (kp_u32)value);
+}
+
+/// The lane as `Lanes` of ops.h says. Every thread may call it; a fault is reported by whoever finds it.
+KP_DEV Lane read_lane(const LaneArgs& a, int lane) {
+  Lane l = {a.slot[(kp_i64)lane * a.slot_stride], 0, 0};
+  if (l.slot < 0) return l;
+  if (l.slot >= a.slots) {
+    report(a, kFaultSlot, l.slot);
+    return l;
+  }
+  if (a.gate && a.gate[(kp_i64)l.slot * a.gate_stride] != 1) return l;
+  int rows = a.rows;
+  if (a.count) {
+    const kp_i64 units = a.count[(kp_i64)lane * a.count_stride];
+    if (units < 0 || units * a.rate > a.rows) {
+      report(a, kFaultCount, (int)units);
+      return l;
+    }
+    rows = (int)units * a.rate;
+  }
+  l.position = (a.start ? a.start[(kp_i64)l.slot * a.start_stride] : 0) + a.start_offset;
+  l.rows = rows;
+  return l;
+}
+
+/// Whether row r of the op counts.
+KP_DEV bool row_counts(const LaneArgs& a, int row) {
+  if (row >= a.lanes * a.rows) return false;
+  return row % a.rows < read_lane(a, row / a.rows).rows;
+}
+
+// ---- sums over a row, by 256 threads
+
+enum { kRowThreads = 256 };
+
+/// Sum of one value per thread over the first 256 threads of a block; every thread of the block calls it and gets
+/// it. `part` holds 8 floats and may be used again after the next barrier.
+KP_DEV float sum256(float v, float* part) {
+  v = kp_sum32(v);
+  if (kp_lane() == 0 && kp_warp() < 8) part[kp_warp()] = v;
+  kp_barrier();
+  float sum = part[0];
+  KP_UNROLL
+  for (int i = 1; i < 8; ++i) sum += part[i];
+  return sum;
+}
+
+/// What normalises a row: normed = (x - mean) * factor, then weight and bias.
+struct RowNorm {
+  float mean, factor;
+};
+
+/// The sums run over elements t, t + 256, ... of thread t. `part` holds 16 floats; a barrier must stand between two
+/// calls with the same ones.
+KP_DEV RowNorm row_norm(const NormArgs& norm, const float* x, int width, float* part) {
+  RowNorm r = {0.0f, 1.0f};
+  const int t = kp_tid() < kRowThreads ? kp_tid() : width;
+  if (norm.kind == 2) {
+    float sum = 0.0f;
+    for (int i = t; i < width; i += kRowThreads) sum += x[i];
+    r.mean = sum256(sum, part + 8) / (float)width;
+  }
+  float squares = 0.0f;
+  for (int i = t; i < width; i += kRowThreads) {
+    const float d = x[i] - r.mean;
+    squares = kp_fma(d, d, squares);
+  }
+  r.factor = 1.0f / kp_sqrt(sum256(squares, part) / (float)width + norm.epsilon);
+  return r;
+}
+
+KP_DEV float apply_norm(const NormArgs& norm, const RowNorm& r, float x, int i) {
+  if (norm.kind == 0) return x;
+  if (norm.kind == 1) return norm.weight[i] * (x * r.factor);
+  return kp_fma((x - r.mean) * r.factor, norm.weight[i], norm.bias ? norm.bias[i] : 0.0f);
+}
+
+// ---- epilogue
+
+/// Stores element (row, column) of a product.
+KP_DEV void finish(const EpilogueArgs& to, float sum, kp_i64 row, int column) {
+  if (to.gate) {
+    to.out[row * to.out_stride + column] = kp_silu(to.gate[row * to.gate_stride + column]) * sum;
+    return;
+  }
+  float y = kp_activate(to.activation, to.bias ? sum + to.bias[column] : sum);
+  if (to.scale) y = y * to.scale[column];
+  if (to.residual) y = to.residual[row * to.residual_stride + column] + y;
+  if (to.clip > 0.0f) {  // the comparisons are false for NaN, which must survive
+    y = y > to.clip ? to.clip : y;
+    y = y < -to.clip ? -to.clip : y;
+  }
+  to.out[row * to.out_stride + column] = y;
+}

@@ -1,0 +1,337 @@
+// One draw from a row of logits, wholly on the device. Follows src/backend/cpu/sampler.cc and philox.h draw for
+// draw; sums of probabilities run in double precision, so that their order does not show.
+#pragma once
+#include "backend/gpu/kernels/common.cuh"
+
+enum { kSampleThreads = 1024, kSampleWarps = 32 };
+
+/// Shared memory of a draw besides the scores.
+struct SampleShared {
+  kp_u64 part[kSampleWarps];
+  kp_u32 bins[256];
+  kp_u32 digit, remaining, listed;
+};
+
+KP_DEV kp_u64 shfl_xor_64(kp_u64 v, int mask) {
+  return (kp_u64)kp_shfl_xor_u((kp_u32)(v >> 32), mask) << 32 | kp_shfl_xor_u((kp_u32)v, mask);
+}
+KP_DEV kp_u64 bits_of(double v) {
+  union {
+    double d;
+    kp_u64 u;
+  } both;
+  both.d = v;
+  return both.u;
+}
+KP_DEV double double_of(kp_u64 v) {
+  union {
+    kp_u64 u;
+    double d;
+  } both;
+  both.u = v;
+  return both.d;
+}
+
+/// Largest value of the block, in every thread.
+KP_DEV kp_u64 block_max(kp_u64 v, kp_u64* part) {
+  for (int round = 0; round < 2; ++round) {
+    KP_UNROLL
+    for (int mask = 16; mask > 0; mask >>= 1) {
+      const kp_u64 other = shfl_xor_64(v, mask);
+      v = other > v ? other : v;
+    }
+    if (round == 1) break;
+    kp_barrier();  // whoever still reads the last result
+    if (kp_lane() == 0) part[kp_warp()] = v;
+    kp_barrier();
+    v = part[kp_lane()];
+  }
+  return v;
+}
+KP_DEV double block_sum(double v, kp_u64* part) {
+  for (int round = 0; round < 2; ++round) {
+    KP_UNROLL
+    for (int mask = 16; mask > 0; mask >>= 1) v += double_of(shfl_xor_64(bits_of(v), mask));
+    if (round == 1) break;
+    kp_barrier();
+    if (kp_lane() == 0) part[kp_warp()] = bits_of(v);
+    kp_barrier();
+    v = double_of(part[kp_lane()]);
+  }
+  return v;
+}
+
+/// Unsigned numbers in the order of the floats; both zeros are one number.
+KP_DEV kp_u32 ordered(float x) {
+  const kp_u32 u = kp_as_u32(x + 0.0f);
+  return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+KP_DEV float unordered(kp_u32 o) { return kp_as_f32(o & 0x80000000u ? o & 0x7fffffffu : ~o); }
+KP_DEV float removed() { return -kp_infinity(); }
+
+KP_DEV void philox(kp_u32* c, kp_u32 k0, kp_u32 k1) {
+  for (int round = 0; round < 10; ++round) {
+    const kp_u64 a = (kp_u64)0xD2511F53u * c[0], b = (kp_u64)0xCD9E8D57u * c[2];
+    c[0] = (kp_u32)(b >> 32) ^ c[1] ^ k0, c[2] = (kp_u32)(a >> 32) ^ c[3] ^ k1;
+    c[1] = (kp_u32)b, c[3] = (kp_u32)a;
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+}
+
+/// The exponential number of candidate `index`.
+KP_DEV float exponential_noise(const SlotSettingsArgs& s, kp_u32 index, kp_u32 frame, kp_u32 group) {
+  kp_u32 c[4] = {index / 4, frame, group, 0};
+  philox(c, s.seed_low, s.seed_high);
+  const kp_u32 at = index & 3, bits = at == 0 ? c[0] : at == 1 ? c[1] : at == 2 ? c[2] : c[3];
+  return kp_minus_log((float)((bits >> 8) + 1) * 0x1p-24f);
+}
+
+/// What a draw works with. A thread keeps to its own scores: thread, thread + 1024, ...
+struct Draw {
+  float* score;
+  kp_u64* list;  ///< for top-p: vocabulary rounded up to a power of two
+  SampleShared* shared;
+  int n;
+};
+#define KP_OWN(i, n) for (int i = kp_tid(); i < (n); i += kSampleThreads)
+
+/// Raw logits into the scores; false when one is not finite.
+KP_DEV bool load_logits(const Draw& d, const float* logits) {
+  kp_u64 bad = 0;
+  KP_OWN(i, d.n) {
+    d.score[i] = logits[i];
+    if (!(kp_abs(logits[i]) < kp_infinity())) bad = 1;
+  }
+  return block_max(bad, d.shared->part) == 0;
+}
+
+/// Repetition penalty once per distinct id, suppression, minimum length.
+KP_DEV void restrict_ids(const SampleArgs& a, const Draw& d, const SamplerSettingsArgs& s, const kp_u8* seen,
+                         bool forbid_stop) {
+  KP_OWN(i, d.n) {
+    float x = d.score[i];
+    if (seen && s.repetition_penalty != 1.0f && seen[i])
+      x = x < 0.0f ? x * s.repetition_penalty : x / s.repetition_penalty;
+    if (i >= a.codes_count && i != a.stop_id) x = removed();
+    if (i == a.stop_id && forbid_stop) x = removed();
+    d.score[i] = x;
+  }
+}
+
+/// Lowest id of the largest score.
+KP_DEV int largest(const Draw& d) {
+  kp_u64 best = 0;
+  KP_OWN(i, d.n) {
+    const kp_u64 it = (kp_u64)ordered(d.score[i]) << 32 | (0xffffffffu - (kp_u32)i);
+    best = it > best ? it : best;
+  }
+  return (int)(0xffffffffu - (kp_u32)block_max(best, d.shared->part));
+}
+
+/// Warp 0: the bin that holds the `remaining`-th largest, counted from bin 255 down.
+KP_DEV void find_bin(SampleShared* s) {
+  const int lane = kp_lane();
+  kp_u32 own = 0;
+  for (int i = 0; i < 8; ++i) own += s->bins[lane * 8 + i];
+  kp_u32 from_here = own;  // bins of this lane and those above
+  KP_UNROLL
+  for (int step = 1; step < 32; step <<= 1) {
+    const kp_u32 above = kp_shfl_u(from_here, kp_min_i(lane + step, 31));
+    if (lane + step < 32) from_here += above;
+  }
+  const kp_u32 above = from_here - own, wanted = s->remaining;
+  if (above >= wanted || from_here < wanted) return;
+  kp_u32 left = wanted - above;
+  int bin = lane * 8 + 7;
+  while (s->bins[bin] < left) left -= s->bins[bin--];
+  s->digit = (kp_u32)bin, s->remaining = left;
+}
+
+/// Removes what is smaller than the k-th largest score; ties of that one stay. A radix search, 8 bits a round.
+KP_DEV void keep_top_k(const Draw& d, int k) {
+  if (k <= 0 || k >= d.n) return;
+  SampleShared* s = d.shared;
+  kp_u32 least = 0, mask = 0;
+  kp_barrier();
+  if (kp_tid() == 0) s->remaining = (kp_u32)k;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    if (kp_tid() < 256) s->bins[kp_tid()] = 0;
+    kp_barrier();
+    KP_OWN(i, d.n) {
+      const kp_u32 o = ordered(d.score[i]);
+      if ((o & mask) == least) kp_shared_add(&s->bins[o >> shift & 255], 1);
+    }
+    kp_barrier();
+    if (kp_warp() == 0) find_bin(s);
+    kp_barrier();
+    least |= s->digit << shift, mask |= 255u << shift;
+    const bool whole = s->bins[s->digit] == s->remaining;  // everything in the bin stays
+    kp_barrier();
+    if (whole) break;
+  }
+  KP_OWN(i, d.n) if (ordered(d.score[i]) < least) d.score[i] = removed();
+}
+
+/// Ascending sort of a power of two of numbers.
+KP_DEV void sort_list(kp_u64* list, int size) {
+  for (int run = 2; run <= size; run <<= 1)
+    for (int step = run >> 1; step > 0; step >>= 1) {
+      kp_barrier();
+      KP_OWN(i, size >> 1) {
+        const int low = (i & ~(step - 1)) << 1 | (i & (step - 1)), high = low | step;
+        const kp_u64 a = list[low], b = list[high];
+        if ((a > b) == ((low & run) == 0)) list[low] = b, list[high] = a;
+      }
+    }
+  kp_barrier();
+}
+
+/// Lists what is not removed, ascending by score and then by id; returns how many there are.
+KP_DEV int list_scores(const Draw& d, int* size) {
+  kp_barrier();
+  if (kp_tid() == 0) d.shared->listed = 0;
+  kp_barrier();
+  KP_OWN(i, d.n) if (d.score[i] > removed()) {
+    const kp_u32 at = kp_shared_take(&d.shared->listed);
+    d.list[at] = (kp_u64)ordered(d.score[i]) << 32 | (kp_u32)i;
+  }
+  kp_barrier();
+  const int count = (int)d.shared->listed;
+  *size = 1;
+  while (*size < count) *size <<= 1;
+  for (int i = count + kp_tid(); i < *size; i += kSampleThreads) d.list[i] = ~(kp_u64)0;
+  sort_list(d.list, *size);
+  return count;
+}
+
+/// Sum of the values of all threads before this one. `part` as in block_sum().
+KP_DEV double block_sum_before(double v, kp_u64* part) {
+  double upto = v;
+  KP_UNROLL
+  for (int step = 1; step < 32; step <<= 1) {
+    const kp_u64 bits = bits_of(upto);
+    const int from = kp_max_i(kp_lane() - step, 0);
+    const double other = double_of((kp_u64)kp_shfl_u((kp_u32)(bits >> 32), from) << 32 | kp_shfl_u((kp_u32)bits, from));
+    if (kp_lane() >= step) upto += other;
+  }
+  kp_barrier();
+  if (kp_lane() == 31) part[kp_warp()] = bits_of(upto);
+  kp_barrier();
+  double before = 0.0;
+  for (int w = 0; w < kp_warp(); ++w) before += double_of(part[w]);
+  return before + (upto - v);
+}
+
+/// Removes the smallest scores while their cumulative probability is at most 1 - p; the largest always stays.
+KP_DEV void keep_top_p(const Draw& d, float p) {
+  if (p >= 1.0f) return;
+  int size;
+  const int count = list_scores(d, &size);
+  const float most = unordered((kp_u32)(d.list[count - 1] >> 32)), limit = 1.0f - p;
+  double total = 0.0;
+  KP_OWN(i, count) total += (double)kp_exp(unordered((kp_u32)(d.list[i] >> 32)) - most);
+  const float sum = (float)block_sum(total, d.shared->part);
+  // Thread t takes the entries from t * each on.
+  const int each = (count + kSampleThreads - 1) / kSampleThreads, first = kp_min_i(kp_tid() * each, count);
+  const int end = kp_min_i(first + each, count);
+  double own = 0.0;
+  for (int i = first; i < end; ++i) own += (double)(kp_exp(unordered((kp_u32)(d.list[i] >> 32)) - most) / sum);
+  double cumulative = block_sum_before(own, d.shared->part);
+  for (int i = first; i < end && i < count - 1; ++i) {
+    cumulative += (double)(kp_exp(unordered((kp_u32)(d.list[i] >> 32)) - most) / sum);
+    if ((float)cumulative > limit) break;
+    d.score[(kp_u32)d.list[i]] = removed();
+  }
+  kp_barrier();
+}
+
+/// Scores become probabilities; removed ones 0.
+KP_DEV void softmax(const Draw& d) {
+  kp_u64 best = 0;
+  KP_OWN(i, d.n) {
+    const kp_u64 o = ordered(d.score[i]);
+    best = o > best ? o : best;
+  }
+  const float most = unordered((kp_u32)block_max(best, d.shared->part));
+  double total = 0.0;
+  KP_OWN(i, d.n) {
+    d.score[i] = d.score[i] == removed() ? 0.0f : kp_exp(d.score[i] - most);
+    total += (double)d.score[i];
+  }
+  const float sum = (float)block_sum(total, d.shared->part);
+  KP_OWN(i, d.n) d.score[i] = d.score[i] / sum;
+}
+
+/// argmax of probability / noise, lowest id on ties; -1 when nothing can be drawn.
+KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, const float* noise, kp_u32 frame) {
+  kp_u64 best = 0;
+  KP_OWN(i, d.n) {
+    if (!(d.score[i] > 0.0f)) continue;
+    const float ratio = d.score[i] / (noise ? noise[i] : exponential_noise(s, (kp_u32)i, frame, (kp_u32)a.group));
+    if (!(ratio > -1.0f)) continue;
+    const kp_u64 it = (kp_u64)ordered(ratio) << 32 | (0xffffffffu - (kp_u32)i);
+    best = it > best ? it : best;
+  }
+  best = block_max(best, d.shared->part);
+  return best == 0 ? -1 : (int)(0xffffffffu - (kp_u32)best);
+}
+
+/// The drawn or forced id; -1 when a logit is not finite.
+KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, int lane, const Lane& l, int drawn,
+                int forced) {
+  if (!load_logits(d, a.logits + lane * a.logits_stride)) return -1;
+  const SamplerSettingsArgs& mine = a.group == 0 ? s.talker : s.predictor;
+  restrict_ids(a, d, mine, a.seen ? a.seen + l.slot * a.seen_stride : (const kp_u8*)0,
+               a.group == 0 && drawn < mine.min_new_tokens);
+  const bool greedy = mine.greedy != 0 || !(mine.temperature > 0.0f), probs = a.probs && s.want_probs;
+  int id = -1;
+  if (greedy) {
+    id = largest(d);
+  } else {
+    if (mine.temperature != 1.0f) KP_OWN(i, d.n) d.score[i] = d.score[i] / mine.temperature;
+    keep_top_k(d, mine.top_k);
+    keep_top_p(d, mine.top_p);
+  }
+  if (!greedy || probs) softmax(d);
+  if (probs) KP_OWN(i, d.n) a.probs[lane * a.probs_stride + i] = d.score[i];
+  if (forced >= 0) return forced;
+  if (greedy) return id;
+  return pick(a, d, s, s.recorded_noise ? a.noise + l.slot * a.noise_stride : (const float*)0, (kp_u32)drawn);
+}
+
+/// One lane a block; shared memory: the list, then the scores.
+extern "C" __global__ void KP_BOUNDS(1024) sample(SampleArgs a) {
+  __shared__ SampleShared shared;
+  KP_DYN_SHARED(kp_u64, list);
+  kp_launch_dependents();
+  kp_wait_previous();
+  const int lane = kp_bid();
+  const Lane l = read_lane(a.lanes, lane);
+  if (l.rows == 0) return;
+  const SlotSettingsArgs& s = *(const SlotSettingsArgs*)(a.settings + l.slot * a.settings_stride);
+  const int forced = a.forced[l.slot * a.forced_stride + a.group];
+  int* drawn = a.sampled.data + (kp_i64)l.slot * a.sampled.stride;
+  if (forced >= a.vocabulary || (s.recorded_noise && !a.noise)) {
+    if (forced >= a.vocabulary)
+      report(a.lanes, kFaultId, forced);
+    else
+      report(a.lanes, kFaultNoise, l.slot);
+    return;
+  }
+  int size = 1;
+  while (size < a.vocabulary) size <<= 1;
+  const Draw d = {(float*)(list + size), list, &shared, a.vocabulary};
+  const int id = draw(a, d, s, lane, l, *drawn, forced);
+  kp_barrier();  // all have read what thread 0 is about to change
+  if (kp_tid() != 0) return;
+  int* status = a.status.data + (kp_i64)l.slot * a.status.stride;
+  if (id < 0) {
+    *status = 5;  // kNonFinite
+    return;
+  }
+  a.codes[l.slot * a.codes_stride + a.group] = id;
+  if (a.group != 0) return;
+  a.seen[l.slot * a.seen_stride + id] = 1;
+  *drawn += 1;
+  if (id == a.stop_id) *status = 2;  // kStopToken
+}
