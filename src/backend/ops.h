@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "skald/error.h"
+
 namespace skald::backend {
 
 enum class Dtype : uint8_t { f32, f16, bf16, i32, u8 };
@@ -179,7 +181,8 @@ struct Norm {
   float epsilon = 0;
 };
 
-enum class Activation : uint8_t { none, silu, gelu_erf };
+/// relu_tanh = tanh(max(x, 0)); elu = x above 0, else exp(x) - 1. The last four are those of the encoders.
+enum class Activation : uint8_t { none, silu, gelu_erf, relu, relu_tanh, sigmoid, elu };
 
 /// out = residual + scale * activation(norm(x) . weight^T + bias); bias, residual, scale optional. Without a
 /// weight the product is the identity (a plain norm). `out` may be `residual`.
@@ -324,6 +327,77 @@ struct Depthwise {
   Lanes lanes;
 };
 
+// ---- operations: encoders (reference audio), time-major like the codec
+
+/// Log-mel spectrum of samples, specification 7.2: frames of `fft` samples every `hop`, reflect padding of
+/// (fft - hop) / 2 at both ends, periodic Hann window, magnitude sqrt(re^2 + im^2 + 1e-9) of the fft / 2 + 1
+/// bins, filters, ln(max(m, floor)). A lane of n valid samples gives floor(n / hop) frames; n is above the
+/// padding.
+struct LogMel {
+  Buffer x;                  ///< [lanes * rows, 1]
+  Weight filters;            ///< vector [bands * (fft / 2 + 1)], one band after the other
+  int32_t fft = 0, hop = 0;  ///< fft is a power of two
+  float floor = 1e-5f;
+  Buffer out;   ///< [lanes * (rows / hop), bands]
+  Lanes lanes;  ///< of samples
+};
+
+/// out = residual + after(bias + conv(before(x + add))), one output row for every `stride` input rows: a lane
+/// of n valid rows gives ceil(n / stride). With span = (kernel - 1) * dilation + 1:
+/// - `zero`, `replicate`: causal. The span - stride rows before the lane's first are those of `state`
+///   [slots * (span - stride), in] (after `before`), which is renewed; rows after the last valid one, up to a
+///   whole stride, are zero or copies of the last one, so only the last run of a slot may end inside a
+///   stride. With `replicate` the rows before position 0 are copies of the first row.
+/// - `reflect`: stride 1, no state; (span - 1) / 2 rows before and the rest after are mirrored about the
+///   lane's first and last row. A lane has more valid rows than that.
+struct PaddedConv {
+  enum Padding : uint8_t { zero, replicate, reflect };
+  Buffer x;
+  Buffer add;                            ///< optional, as x
+  Activation before = Activation::none;  ///< none or elu
+  Weight weight, bias;
+  Buffer lane_bias;  ///< [lanes, out], in place of `bias`
+  int32_t kernel = 1, dilation = 1, stride = 1;
+  Padding padding = zero;
+  Buffer state;  ///< absent for reflect, or where span = stride
+  Activation after = Activation::none;
+  Buffer residual;  ///< optional, as out
+  Buffer out;       ///< [lanes * (rows / stride), out]
+  Lanes lanes;      ///< of input rows; `start` is needed by `replicate` alone
+};
+
+/// Mean of every channel over the lane's valid rows and, with an `out` twice as wide as x, behind the means
+/// the deviations sqrt(max(sum of w (x - mean)^2, 1e-12)). The weights w are 1 / rows, or with `scores` their
+/// softmax over the rows, channel by channel.
+struct Statistics {
+  Buffer x;
+  Buffer scores;  ///< optional, as x
+  Buffer out;     ///< [lanes, width] or [lanes, 2 * width]
+  Lanes lanes;
+};
+
+/// out[r] = residual[r] + x[r] * gate[lane]; `out` may be x or residual.
+struct ScaleRows {
+  Buffer x;
+  Buffer gate;      ///< [lanes, width]
+  Buffer residual;  ///< optional
+  Buffer out;
+  Lanes lanes;
+};
+
+/// codes[r] = the entry with the least Euclidean distance to x[r], the lowest of equal ones; then, with
+/// `remainder`, remainder[r] = x[r] - entry (`remainder` may be x). Distances are judged in double precision
+/// wherever float32 leaves a doubt.
+struct NearestCode {
+  Buffer x;
+  Weight entries;      ///< table [codes, width], float32
+  Weight matrix;       ///< matrix: the same entries
+  Weight half_square;  ///< vector [codes]: -|entry|^2 / 2, so that the nearest has the largest sum
+  Buffer codes;        ///< i32 [rows, 1]
+  Buffer remainder;
+  Lanes lanes;
+};
+
 // ---- recording
 
 /// Receives the model's calls while a program is recorded.
@@ -344,8 +418,20 @@ class Ops {
   virtual void conv(const Conv&) = 0;
   virtual void conv_transposed(const ConvTransposed&) = 0;
   virtual void depthwise(const Depthwise&) = 0;
+  // The encoders' own. A device without them speaks with given voices, but makes none.
+  virtual void log_mel(const LogMel&) { refuse("log_mel"); }
+  virtual void padded_conv(const PaddedConv&) { refuse("padded_conv"); }
+  virtual void statistics(const Statistics&) { refuse("statistics"); }
+  virtual void scale_rows(const ScaleRows&) { refuse("scale_rows"); }
+  virtual void nearest_code(const NearestCode&) { refuse("nearest_code"); }
   /// Names the ops that follow, e.g. "talker.layers.3"; comparisons and errors print it.
   virtual void label(std::string_view where) = 0;
+
+ private:
+  [[noreturn]] static void refuse(const char* op) {
+    throw Error(ErrorCode::unsupported,
+                std::string("this device has no operation ") + op + ", so it cannot encode reference audio");
+  }
 };
 
 /// One recorded call, for comparing two devices op by op.

@@ -51,6 +51,13 @@ class TimedDevice::Recorder final : public backend::Ops {
     inner_.conv_transposed(a), note("conv_transposed", a);
   }
   void depthwise(const backend::Depthwise& a) override { inner_.depthwise(a), note("depthwise", a); }
+  void log_mel(const backend::LogMel& a) override { inner_.log_mel(a), note("log_mel", a); }
+  void padded_conv(const backend::PaddedConv& a) override { inner_.padded_conv(a), note("padded_conv", a); }
+  void statistics(const backend::Statistics& a) override { inner_.statistics(a), note("statistics", a); }
+  void scale_rows(const backend::ScaleRows& a) override { inner_.scale_rows(a), note("scale_rows", a); }
+  void nearest_code(const backend::NearestCode& a) override {
+    inner_.nearest_code(a), note("nearest_code", a);
+  }
   void label(std::string_view where) override { inner_.label(where), label_ = where; }
 
  private:

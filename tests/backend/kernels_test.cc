@@ -74,6 +74,30 @@ TEST_P(PerTarget, GeluAccuracy) {
   EXPECT_TRUE(std::isnan(edge[5]));
 }
 
+/// The encoders' activations; small results keep their digits, NaN stays NaN.
+TEST_P(PerTarget, EncoderActivationAccuracy) {
+  const cpu::Kernels& k = *cpu::find_kernels(GetParam());
+  struct Function {
+    Activation activation;
+    double (*exact)(double);
+  };
+  const Function functions[] = {{Activation::relu, [](double v) { return std::max(0.0, v); }},
+                                {Activation::elu, [](double v) { return v > 0 ? v : std::expm1(v); }},
+                                {Activation::relu_tanh, [](double v) { return std::tanh(std::max(0.0, v)); }},
+                                {Activation::sigmoid, [](double v) { return 1 / (1 + std::exp(-v)); }}};
+  for (const Function& f : functions) {
+    for (const float range : {1e-3f, 0.5f, 4.0f, 80.0f}) {
+      const std::vector<float> x = grid(-range, range, 20'001), y = activate(k, f.activation, x);
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], f.exact(x[i]), 1e-36));
+      EXPECT_LT(worst, 4) << static_cast<int>(f.activation) << ", range " << range;
+    }
+    const std::vector<float> edge = activate(k, f.activation, {-1e30f, 0, 1e30f, std::nanf("")});
+    for (const size_t i : {0, 1, 2}) EXPECT_EQ(edge[i], f.exact(i == 0 ? -1e30 : i == 1 ? 0 : 1e30f));
+    EXPECT_TRUE(std::isnan(edge[3])) << static_cast<int>(f.activation);
+  }
+}
+
 TEST_P(PerTarget, SnakeAccuracy) {
   const cpu::Kernels& k = *cpu::find_kernels(GetParam());
   for (const float range : {1.0f, 60.0f, 2000.0f, 9e5f, 3e7f}) {

@@ -15,6 +15,10 @@ double apply(Activation activation, double x) {
     case Activation::none: return x;
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::gelu_erf: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::relu: return std::max(0.0, x);
+    case Activation::relu_tanh: return std::tanh(std::max(0.0, x));
+    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::elu: return x > 0 ? x : std::expm1(x);
   }
   return 0;
 }
@@ -89,7 +93,9 @@ TEST_P(PerTarget, LinearWithEveryEpilogue) {
   Rig rig(GetParam());
   const LaneCase c = lane_cases(5)[5];
   for (const Norm::Kind norm : {Norm::none, Norm::rms, Norm::layer})
-    for (const Activation activation : {Activation::none, Activation::silu, Activation::gelu_erf})
+    for (const Activation activation :
+         {Activation::none, Activation::silu, Activation::gelu_erf, Activation::relu, Activation::relu_tanh,
+          Activation::sigmoid, Activation::elu})
       for (int bits = 0; bits < 8; ++bits)
         check_linear(rig, c, 37, 45,
                      {norm, activation, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0,
@@ -372,7 +378,8 @@ TEST(Linear, NanStaysInItsRow) {
   std::vector<float> x = rig.normal(7 * 30);
   x[3 * 30 + 4] = std::nanf("");
   const Buffer in = rig.buffer(7, 30, x), out = rig.buffer(7, 20, std::vector<float>(140));
-  for (const Activation a : {Activation::none, Activation::silu, Activation::gelu_erf}) {
+  for (const Activation a : {Activation::none, Activation::silu, Activation::gelu_erf, Activation::relu,
+                             Activation::relu_tanh, Activation::sigmoid, Activation::elu}) {
     rig.run([&](Ops& ops) {
       ops.linear(
           {.x = in, .weight = w.weight, .activation = a, .out = out, .lanes = rig.lanes(plain_case(7))});

@@ -42,6 +42,8 @@ constexpr Kernels kTable = {.target = HWY_TARGET,
                             .attend = attend,
                             .snake = snake,
                             .depthwise = depthwise,
+                            .elu = elu_row,
+                            .scale_add = scale_add,
                             .add = add,
                             .read_stream = read_stream,
                             .multiply_add = multiply_add};

@@ -110,6 +110,10 @@ struct Kernels {
   /// out[c] = bias[c] + sum over taps of weight[tap][c] * rows[tap][c]; bias may be null.
   void (*depthwise)(const float* const* rows, const float* weight, const float* bias, int taps, int channels,
                     float* out);
+  /// ELU of every element.
+  void (*elu)(const float* x, int n, float* out);
+  /// out = residual + x * scale; residual may be null, `out` may be any of the inputs.
+  void (*scale_add)(const float* x, const float* scale, const float* residual, int n, float* out);
   /// out[i] += x[i].
   void (*add)(const float* x, int n, float* out);
 

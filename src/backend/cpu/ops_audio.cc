@@ -3,14 +3,12 @@
 
 #include <cstring>
 
-#include "backend/cpu/inputs.h"
 #include "backend/cpu/recorder.h"
+#include "backend/cpu/tap_product.h"
 #include "skald/error.h"
 
 namespace skald::backend::cpu {
 namespace {
-
-constexpr int64_t kBatchFloats = 1 << 18;  // input rows worked on at once: about a second-level cache
 
 /// What both convolutions are: taps over time-major rows, and one set of columns per output phase.
 struct ConvShape {
@@ -31,7 +29,11 @@ struct ConvShape {
 class ConvolutionOp : public BoundOp {
  public:
   ConvolutionOp(Binder& b, ConvShape shape)
-      : device_(b.device()), lanes_(b, shape.lanes), shape_(std::move(shape)), inputs_(shape_.x.width) {
+      : device_(b.device()),
+        lanes_(b, shape.lanes),
+        shape_(std::move(shape)),
+        product_(b, *shape_.weight, std::move(shape_.segments), shape_.phases),
+        inputs_(shape_.x.width) {
     const ConvShape& s = shape_;
     history_ = int64_t{s.taps - 1} * s.dilation;
     x_ = b.rows(s.x, lanes_.total(), inputs_, "x");
@@ -56,7 +58,6 @@ class ConvolutionOp : public BoundOp {
     scratch_ = b.scratch<float>((batch_ + history_ * lanes_.lanes()) * inputs_);
     pointers_ = b.scratch<const float*>(batch_);
     index_ = b.scratch<int32_t>(batch_);
-    sums_ = b.scratch<float>(kTileSums * device_.pool().threads());
   }
 
   void run() override {
@@ -98,45 +99,21 @@ class ConvolutionOp : public BoundOp {
     return first + int64_t{m} * inputs_;
   }
 
-  void multiply(int n) {
-    const int phase_groups = (shape_.weight->panels() + kGroup - 1) / kGroup;
-    const int64_t work = int64_t{n} * shape_.taps * inputs_ * shape_.weight->outputs * shape_.phases;
-    for_tiles(device_.pool(), n, phase_groups * shape_.phases, work,
-              [&](int first, int m, GroupRange range, int thread) {
-                for (int group = range.first; group < range.end; ++group)
-                  tile(first, m, group / phase_groups, group % phase_groups, thread);
-              });
-  }
-
-  void tile(int first, int m, int phase, int group, int thread) {
-    const int column = group * kGroup * kPanel;
-    const int columns = std::min(kGroup * kPanel, shape_.weight->outputs - column);
-    const int panels = (columns + kPanel - 1) / kPanel;
-    float* sums = sums_.get() + thread * kTileSums;
-    device_.kernels().product(
-        pointers_.get() + first, m, shape_.segments.data(), static_cast<int>(shape_.segments.size()),
-        shape_.weight->panels_from(shape_.phases > 1 ? phase : 0, group * kGroup, panels), sums);
-    const float* residual[kRowChunk];
-    float* out[kRowChunk];
-    for (int i = 0; i < m; ++i) {
-      const int64_t row = int64_t{index_.get()[first + i]} * shape_.phases + phase;
-      out[i] = out_[row] + column;
-      residual[i] = residual_ ? residual_[row] + column : nullptr;
-    }
-    const Epilogue e{.bias = shape_.bias ? shape_.bias + column : nullptr, .clip = shape_.clip};
-    device_.kernels().finish(sums, int64_t{panels} * kPanel, m, columns, e, residual_ ? residual : nullptr,
-                             out);
+  void multiply(int n) const {
+    product_.run(pointers_.get(), index_.get(), n,
+                 {.out = out_, .residual = residual_, .bias = shape_.bias, .clip = shape_.clip});
   }
 
   CpuDevice& device_;
   LaneSet lanes_;
   ConvShape shape_;
+  TapProduct product_;
   int inputs_;
   int64_t history_ = 0, batch_ = 0;
   int32_t slots_ = 0;
   Rows<float> x_, out_, residual_, state_;
   const float *alpha_ = nullptr, *inverse_beta_ = nullptr;
-  Scratch<float> scratch_, sums_;
+  Scratch<float> scratch_;
   Scratch<const float*> pointers_;
   Scratch<int32_t> index_;
 };

@@ -212,6 +212,10 @@ template <Activation kActivation>
 HWY_INLINE V activate(V x) {
   if constexpr (kActivation == Activation::silu) return silu(x);
   if constexpr (kActivation == Activation::gelu_erf) return gelu_erf(x);
+  if constexpr (kActivation == Activation::relu) return relu(x);
+  if constexpr (kActivation == Activation::relu_tanh) return relu_tanh(x);
+  if constexpr (kActivation == Activation::sigmoid) return sigmoid(x);
+  if constexpr (kActivation == Activation::elu) return elu(x);
   return x;
 }
 
@@ -251,6 +255,14 @@ void finish(const float* sums, int64_t stride, int m, int columns, const Epilogu
       return finish_rows<Activation::silu>(sums, stride, m, columns, epilogue, residual, out);
     case Activation::gelu_erf:
       return finish_rows<Activation::gelu_erf>(sums, stride, m, columns, epilogue, residual, out);
+    case Activation::relu:
+      return finish_rows<Activation::relu>(sums, stride, m, columns, epilogue, residual, out);
+    case Activation::relu_tanh:
+      return finish_rows<Activation::relu_tanh>(sums, stride, m, columns, epilogue, residual, out);
+    case Activation::sigmoid:
+      return finish_rows<Activation::sigmoid>(sums, stride, m, columns, epilogue, residual, out);
+    case Activation::elu:
+      return finish_rows<Activation::elu>(sums, stride, m, columns, epilogue, residual, out);
   }
 }
 

@@ -102,6 +102,21 @@ void depthwise(const float* const* rows, const float* weight, const float* bias,
   });
 }
 
+void elu_row(const float* x, int n, float* out) {
+  for_strips(n, [&](int i, int length) HWY_ATTR {
+    map_strip(
+        length, out + i, [](V a, V, V, V) HWY_ATTR { return elu(a); }, x + i);
+  });
+}
+
+void scale_add(const float* x, const float* scale, const float* residual, int n, float* out) {
+  for_strips(n, [&](int i, int length) HWY_ATTR {
+    map_strip(
+        length, out + i, [](V a, V s, V r, V) HWY_ATTR { return hn::Add(r, hn::Mul(a, s)); }, x + i,
+        scale + i, residual ? residual + i : nullptr);
+  });
+}
+
 void add(const float* x, int n, float* out) {
   for_strips(n, [&](int i, int length) HWY_ATTR {
     map_strip(

@@ -132,6 +132,9 @@ HWY_INLINE V polynomial(V x, const float (&c)[kCount]) {
   return y;
 }
 
+/// exp(r) = 1 + r + r^2 (kExp[0] + kExp[1] r + ...) for |r| up to ln 2 / 2.
+constexpr float kExp[] = {0.5f, 0.166666657f, 0.0416664593f, 0.0083335638f, 0.00139354484f, 0.000197460511f};
+
 /// exp(x + low), |low| small. Results below the normal range are 0, above it infinity; NaN stays NaN.
 HWY_INLINE V exp_sum(V x, V low) {
   const V clamped = hn::Min(hn::Max(x, hn::Set(kD, -104.0f)), hn::Set(kD, 89.0f));
@@ -140,8 +143,6 @@ HWY_INLINE V exp_sum(V x, V low) {
   V r = hn::Sub(clamped, hn::Mul(n, hn::Set(kD, 0x1.62ep-1f)));
   r = hn::Sub(r, hn::Mul(n, hn::Set(kD, 0x1.0bfbe8p-15f)));
   r = hn::Add(r, low);
-  static constexpr float kExp[] = {0.5f,          0.166666657f,   0.0416664593f,
-                                   0.0083335638f, 0.00139354484f, 0.000197460511f};
   const V e = hn::Add(hn::Set(kD, 1.0f), hn::MulAdd(polynomial(r, kExp), hn::Mul(r, r), r));
   // 2^n as a product of two powers, so that n = 128 is reached.
   const hn::RebindToSigned<D> di;
@@ -158,6 +159,39 @@ HWY_INLINE V exp_sum(V x, V low) {
 }
 
 HWY_INLINE V exponential(V x) { return exp_sum(x, hn::Zero(kD)); }
+
+/// exp(x) - 1 for x <= 0, without cancellation; NaN stays NaN.
+HWY_INLINE V exp_minus_one(V x) {
+  const V clamped = hn::Max(x, hn::Set(kD, -30.0f));  // below, exp(x) is less than half a unit of 1
+  const V n = hn::Round(hn::Mul(clamped, hn::Set(kD, 1.44269504f)));
+  V r = hn::Sub(clamped, hn::Mul(n, hn::Set(kD, 0x1.62ep-1f)));
+  r = hn::Sub(r, hn::Mul(n, hn::Set(kD, 0x1.0bfbe8p-15f)));
+  const V e = hn::MulAdd(polynomial(r, kExp), hn::Mul(r, r), r);
+  const hn::RebindToSigned<D> di;
+  const V scale = hn::BitCast(kD, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
+  const V y = hn::MulAdd(e, scale, hn::Sub(scale, hn::Set(kD, 1.0f)));
+  return hn::IfThenElse(hn::Eq(x, x), y, x);
+}
+
+/// x above 0, else exp(x) - 1.
+HWY_INLINE V elu(V x) {
+  const V low = exp_minus_one(hn::Min(x, hn::Zero(kD)));
+  return hn::IfThenElse(hn::Le(x, hn::Zero(kD)), low, x);  // false for NaN, which stays
+}
+
+HWY_INLINE V relu(V x) { return hn::IfThenElse(hn::Lt(x, hn::Zero(kD)), hn::Zero(kD), x); }
+
+/// tanh(max(x, 0)).
+HWY_INLINE V relu_tanh(V x) {
+  const V e = exp_minus_one(hn::Mul(relu(x), hn::Set(kD, -2.0f)));
+  return hn::Div(hn::Neg(e), hn::Add(e, hn::Set(kD, 2.0f)));
+}
+
+/// 1 / (1 + exp(-x)).
+HWY_INLINE V sigmoid(V x) {
+  const V one = hn::Set(kD, 1.0f);
+  return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
+}
 
 /// x / (1 + exp(-x)).
 HWY_INLINE V silu(V x) { return hn::Div(x, hn::Add(hn::Set(kD, 1.0f), exponential(hn::Neg(x)))); }
