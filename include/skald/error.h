@@ -26,6 +26,10 @@ enum class ErrorCode {
   non_finite,        ///< NaN or infinity in logits
   cancelled,         ///< the caller cancelled
   io,                ///< a file or pipe could not be read or written
+  device_lost,       ///< the driver gave the device up: a fault on it, a reset, or it was taken away
+  device_wedged,     ///< the device stands still: no progress within the deadline
+  device_code,       ///< no machine code for the device: none packaged, and none could be compiled
+  device_function,   ///< the device refuses a kernel: not in its code, or more than it has room for
 };
 
 /// Stable lower-case name of a code, e.g. "unknown_voice".

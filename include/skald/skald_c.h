@@ -49,7 +49,11 @@ typedef enum skald_status {
   SKALD_ERROR_RUNAWAY = 13,
   SKALD_ERROR_NON_FINITE = 14,
   SKALD_ERROR_CANCELLED = 15,
-  SKALD_ERROR_IO = 16
+  SKALD_ERROR_IO = 16,
+  SKALD_ERROR_DEVICE_LOST = 17,
+  SKALD_ERROR_DEVICE_WEDGED = 18,
+  SKALD_ERROR_DEVICE_CODE = 19,
+  SKALD_ERROR_DEVICE_FUNCTION = 20
 } skald_status;
 
 /* Stable lower-case name, e.g. "unknown_voice"; "ok" for 0. Valid for ever. */

@@ -21,6 +21,10 @@ std::string_view error_code_name(ErrorCode code) noexcept {
     case ErrorCode::non_finite: return "non_finite";
     case ErrorCode::cancelled: return "cancelled";
     case ErrorCode::io: return "io";
+    case ErrorCode::device_lost: return "device_lost";
+    case ErrorCode::device_wedged: return "device_wedged";
+    case ErrorCode::device_code: return "device_code";
+    case ErrorCode::device_function: return "device_function";
   }
   return "internal";
 }

@@ -42,6 +42,7 @@ static_assert(SKALD_ERROR_INTERNAL == static_cast<int>(ErrorCode::internal) + 1)
 static_assert(SKALD_ERROR_UNKNOWN_VOICE == static_cast<int>(ErrorCode::unknown_voice) + 1);
 static_assert(SKALD_ERROR_RUNAWAY == static_cast<int>(ErrorCode::runaway) + 1);
 static_assert(SKALD_ERROR_IO == static_cast<int>(ErrorCode::io) + 1);
+static_assert(SKALD_ERROR_DEVICE_FUNCTION == static_cast<int>(ErrorCode::device_function) + 1);
 static_assert(SKALD_LAYOUT_WHOLE == static_cast<int>(TextLayout::whole));
 static_assert(SKALD_LAYOUT_STREAM == static_cast<int>(TextLayout::stream));
 static_assert(SKALD_LAYOUT_AHEAD == static_cast<int>(TextLayout::ahead));

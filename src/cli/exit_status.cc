@@ -21,6 +21,10 @@ int exit_status(ErrorCode code) noexcept {
     case ErrorCode::non_finite: return kFailure;
     case ErrorCode::cancelled: return kInterrupted;
     case ErrorCode::io: return kFailure;
+    case ErrorCode::device_lost: return kDevice;
+    case ErrorCode::device_wedged: return kDevice;
+    case ErrorCode::device_code: return kDevice;
+    case ErrorCode::device_function: return kDevice;
   }
   return kFailure;
 }

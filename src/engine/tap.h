@@ -19,6 +19,8 @@ class Tap {
   /// Copies the diagnosis. Throws Error(invalid_argument) for replay or noise that does not fit the model.
   Tap(const model::ModelConfig& config, const Diagnosis* diagnosis);
 
+  /// Whether there is anything to do.
+  bool active() const { return diagnosis_.has_value(); }
   /// Frames of the replay; none = no replay.
   std::optional<int32_t> replay_frames() const;
   /// Sets the diagnosis fields of the slot. Throws Error(invalid_argument) when only one of two drawing

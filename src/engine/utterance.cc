@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -68,6 +69,7 @@ void Utterance::start() {
   result_.reused_rows = model.prefill(lease_.slot(), *prompt_, x_vector_);
   if (!trailing.empty()) model.append_text(lease_.slot(), trailing);
   trailing_ = static_cast<int64_t>(trailing.size());
+  first_run_ = model.runs(lease_.slot()) + 1;
   running_ = true;
   frame_ms_ += milliseconds(from, Clock::now());
 }
@@ -148,42 +150,55 @@ void Utterance::run_frames(int64_t until) {
   }
 }
 
-/// Frame f needs the text row that is fed with frame f - 1.
 bool Utterance::text_ready() {
   if (!prepared_.input.text_complete && pull_text && wants_text()) pull_text();
   if (stopped()) return false;
-  if (prepared_.input.text_complete) return true;
-  return running_ ? frames() == 0 || trailing_ >= frames() : has_prompt();
+  return running_ ? text_row_ready(frames()) : prepared_.input.text_complete || has_prompt();
 }
 
+/// Frame f needs the text row that is fed with frame f - 1.
+bool Utterance::text_row_ready(int64_t frame) const {
+  return prepared_.input.text_complete || frame == 0 || trailing_ >= frame;
+}
+
+/// Hands frames over until `ahead` of them are in work beyond the next one. What stops the utterance earlier
+/// makes the rest of them do nothing.
+void Utterance::submit_frames(int32_t ahead) {
+  model::Model& model = *core_->model;
+  const int32_t slot = lease_.slot();
+  const int64_t next = frames() + 1;
+  const int64_t end = std::max(next, std::min<int64_t>(next + ahead, prepared_.settings.max_frames));
+  while (submitted_ < end && text_row_ready(submitted_)) {
+    if (submitted_ > 0) model.frame_step({&slot, 1});
+    tap_.before(model, slot);
+    model.frame_codes({&slot, 1});
+    ++submitted_;
+  }
+}
+
+/// The next frame of the device, which is kept a few frames ahead of the host where it works by itself. Who
+/// listens to every step sees every step alone.
 void Utterance::run_frame() {
   const int32_t slot = lease_.slot();
   const int64_t frame = frames();
   tap_.choose(frame);
   std::vector<int32_t> codes(static_cast<size_t>(core_->groups()));
-  backend::SlotStatus status = backend::kRunning;
-  {
-    const std::lock_guard lock(core_->compute);
-    const auto from = Clock::now();
-    model::Model& model = *core_->model;
-    if (fed_ < frame) {
-      model.frame_step({&slot, 1});
-      ++fed_;
-    }
-    tap_.before(model, slot);
-    model.frame_codes({&slot, 1});
-    status = model.status(slot);
-    if (model.frames(slot) > frame) {
-      model.read_codes(slot, static_cast<int32_t>(frame), codes);
-    } else {
-      codes.clear();
-    }
-    frame_ms_ += milliseconds(from, Clock::now());
-    tap_.after(model, slot, codes);
-  }
+  std::unique_lock lock(core_->compute);
+  const auto from = Clock::now();
+  const model::Model& model = *core_->model;
+  const int32_t ahead = tap_.active() ? 0 : model.frames_ahead();
+  if (submitted_ - frame <= ahead / 2) submit_frames(ahead);
+  if (ahead > 0) lock.unlock();
+  const backend::FrameReport report =
+      model.await_frame(slot, first_run_ + static_cast<int32_t>(frame), codes);
+  fed_ = frame;
+  if (report.frames <= frame) codes.clear();
+  if (lock) tap_.after(model, slot, codes);
+  if (lock) lock.unlock();
+  frame_ms_ += milliseconds(from, Clock::now());
   tap_.report();
   codes_.insert(codes_.end(), codes.begin(), codes.end());
-  settle(status);
+  settle(report.status);
   if (!codes.empty()) watch(codes[0]);
 }
 

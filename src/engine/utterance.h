@@ -57,7 +57,9 @@ class Utterance {
   void start();
   void run_frames(int64_t until);
   bool text_ready();
+  bool text_row_ready(int64_t frame) const;
   void run_frame();
+  void submit_frames(int32_t ahead);
   void settle(backend::SlotStatus status);
   void watch(int32_t code0);
   void stop_at_bound();
@@ -88,9 +90,11 @@ class Utterance {
   Clock::time_point started_;
 
   std::optional<model::Prompt> prompt_;
-  int64_t trailing_ = 0;  ///< text rows handed over to be fed one per frame
-  int64_t fed_ = 0;       ///< frames whose row was fed back
-  int32_t room_ = 0;      ///< positions that the prompt leaves
+  int64_t trailing_ = 0;   ///< text rows handed over to be fed one per frame
+  int64_t fed_ = 0;        ///< frames whose row was fed back before the last frame that was looked at
+  int64_t submitted_ = 0;  ///< frames handed to the device, looked at or not
+  int32_t first_run_ = 0;  ///< number of the slot's run that draws frame 0
+  int32_t room_ = 0;       ///< positions that the prompt leaves
   bool running_ = false, limited_ = false;
   std::vector<int32_t> codes_;
   int64_t delivered_ = 0;  ///< frames

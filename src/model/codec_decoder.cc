@@ -13,6 +13,22 @@ using backend::Buffer;
 using backend::Dtype;
 using backend::WeightRole;
 
+namespace {
+
+/// The codec works on a queue of its own, beside the frames that follow the ones it decodes.
+class OnCodecQueue {
+ public:
+  explicit OnCodecQueue(backend::Backend& device) : device_(device) { device.select(backend::Queue::codec); }
+  OnCodecQueue(const OnCodecQueue&) = delete;
+  OnCodecQueue& operator=(const OnCodecQueue&) = delete;
+  ~OnCodecQueue() { device_.select(backend::Queue::frames); }
+
+ private:
+  backend::Backend& device_;
+};
+
+}  // namespace
+
 CodecDecoder::CodecDecoder(backend::Backend& device, const WeightLoader& decoder, const CodecConfig& config,
                            int32_t slots, int32_t max_frames)
     : device_(device),
@@ -56,6 +72,7 @@ CodecDecoder::CodecDecoder(backend::Backend& device, const WeightLoader& decoder
   quantized_ = device.allocate("codec.quantized", Dtype::f32, max_frames, c.codebook_dim);
   stack_ = StackBuffers::allocate(device, "codec.transformer", shape, max_frames);
   allocate_scratch(max_frames);
+  const OnCodecQueue queue(device);
   for (int32_t frames = 1;; frames = std::min(frames * 4, max_frames)) {
     const backend::Program program = device.record("codec x" + std::to_string(frames),
                                                    [&](backend::Ops& ops) { record_chunk(ops, frames); });
@@ -206,7 +223,14 @@ void CodecDecoder::allocate_scratch(int32_t max_frames) {
   scratch_ = {area("codec.a"), area("codec.b"), area("codec.c")};
 }
 
+void CodecDecoder::write_word(const Buffer& to, int32_t value, int32_t& set) {
+  if (value == set) return;
+  device_.write(to, std::as_bytes(std::span(&value, 1)));
+  set = value;
+}
+
 void CodecDecoder::reset(int32_t slot) {
+  const OnCodecQueue queue(device_);
   for (const State& s : states_) device_.zero(s.buffer.row_range(slot * s.rows_per_slot, s.rows_per_slot));
   device_.zero(position_.row_range(slot, 1));
 }
@@ -215,14 +239,15 @@ void CodecDecoder::decode(int32_t slot, std::span<const int32_t> codes, std::spa
   const auto frames = static_cast<int32_t>(codes.size() / groups_);
   if (samples.size() != size_t(frames) * samples_per_frame_)
     throw Error(ErrorCode::internal, "codec decode: the sample span does not match the number of frames");
-  device_.write(lane_slot_, std::as_bytes(std::span(&slot, 1)));
+  const OnCodecQueue queue(device_);
+  write_word(lane_slot_, slot, slot_set_);
   for (int32_t done = 0; done < frames;) {
     const int32_t left = frames - done;
     auto fits =
         std::find_if(classes_.begin(), classes_.end(), [&](const ChunkClass& c) { return c.frames >= left; });
     const ChunkClass& chosen = fits == classes_.end() ? classes_.back() : *fits;
     const int32_t count = std::min(left, chosen.frames);
-    device_.write(lane_count_, std::as_bytes(std::span(&count, 1)));
+    write_word(lane_count_, count, count_set_);
     device_.write(ids_.row_range(0, count),
                   std::as_bytes(codes.subspan(size_t(done) * groups_, size_t(count) * groups_)));
     device_.run(chosen.program);

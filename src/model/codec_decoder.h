@@ -70,6 +70,7 @@ class CodecDecoder {
   backend::Buffer allocate_state(const std::string& label, int32_t history, int32_t channels);
   void allocate_scratch(int32_t max_frames);
 
+  void write_word(const backend::Buffer& to, int32_t value, int32_t& set);
   void record_chunk(backend::Ops& ops, int32_t frames) const;
   void record_quantizer(Recording& r) const;
   void record_transformer(Recording& r) const;
@@ -103,7 +104,8 @@ class CodecDecoder {
   std::vector<State> states_;  ///< every carried history, for reset
 
   backend::Buffer lane_slot_, lane_count_, position_;
-  backend::Buffer ids_;  ///< [max_frames, groups]
+  int32_t slot_set_ = -1, count_set_ = -1;  ///< what lane_slot_ and lane_count_ hold
+  backend::Buffer ids_;                     ///< [max_frames, groups]
   backend::Buffer quantized_;
   Scratch scratch_;
   StackBuffers stack_;

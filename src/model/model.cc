@@ -58,6 +58,12 @@ class LoadedModel final : public Model {
   void frame_step(std::span<const int32_t> slots) override { talker_->frame_step(slots); }
   void release(int32_t slot) override { talker_->release(slot); }
 
+  int32_t frames_ahead() const override { return device_.frames_ahead(); }
+  int32_t runs(int32_t slot) const override { return talker_->runs(slot); }
+  backend::FrameReport await_frame(int32_t slot, int32_t run, std::span<int32_t> codes) const override {
+    return device_.await_report(talker_->slots(), slot, run, codes);
+  }
+
   backend::SlotStatus status(int32_t slot) const override {
     return static_cast<backend::SlotStatus>(talker_->word(talker_->slots().status, slot));
   }

@@ -54,6 +54,16 @@ class Model {
       std::span<const int32_t> slots) = 0;  ///< the published frame back through the talker
   virtual void release(int32_t slot) = 0;   ///< the slot is idle
 
+  /// Frames that may be asked for before the first of them is looked at; 0 = a call returns when it is done.
+  virtual int32_t frames_ahead() const = 0;
+  /// How often frame_codes was called with the slot since the model was loaded.
+  virtual int32_t runs(int32_t slot) const = 0;
+  /// Waits for run number `run` of the slot's frame_codes, which must be one of its last
+  /// Backend::kReportedRuns, and returns what it left; `codes` [groups] are those of its frame. Where
+  /// frames_ahead() is not 0 it may be called beside other calls. Throws Error(device_wedged) when the device
+  /// stands still.
+  virtual backend::FrameReport await_frame(int32_t slot, int32_t run, std::span<int32_t> codes) const = 0;
+
   virtual backend::SlotStatus status(int32_t slot) const = 0;
   virtual int32_t frames(int32_t slot) const = 0;
   virtual void read_codes(int32_t slot, int32_t frame, std::span<int32_t> codes) const = 0;  ///< [groups]

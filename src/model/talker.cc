@@ -34,7 +34,9 @@ Talker::Talker(backend::Backend& device, const WeightLoader& talker, const Model
       slot_count_(options.slots),
       text_capacity_(options.cache_capacity),
       groups_(config.talker.num_code_groups),
-      codes_(config.talker.codes()) {
+      codes_(config.talker.codes()),
+      runs_(static_cast<size_t>(options.slots), 0),
+      text_rows_(static_cast<size_t>(options.slots), 0) {
   load_tables(talker);
   talker_ = std::make_unique<DecoderStack>(device, talker.under("model"), shape_of(config.talker), "talker",
                                            options.slots, options.cache_capacity);
@@ -163,6 +165,7 @@ void Talker::begin(int32_t slot, const backend::SlotSettings& settings) {
   const backend::SlotArrays& s = slots_;
   for (const Buffer& b : {s.position, s.step, s.sampled, s.frames, s.codes, s.seen, text_count_})
     device_.zero(b.row_range(slot, 1));
+  text_rows_[static_cast<size_t>(slot)] = 0;
   device_.write(s.settings.row_range(slot, 1), std::as_bytes(std::span(&settings, 1)));
   const std::vector<int32_t> free(groups_, -1);
   device_.write(s.forced.row_range(slot, 1), std::as_bytes(std::span(free)));
@@ -237,7 +240,8 @@ std::vector<float> Talker::prompt_rows(const Prompt& prompt, std::span<const flo
 }
 
 void Talker::append_text(int32_t slot, std::span<const int32_t> text_ids) {
-  if (word(text_count_, slot) + text_ids.size() > size_t(text_capacity_))
+  size_t& rows = text_rows_[static_cast<size_t>(slot)];
+  if (rows + text_ids.size() > size_t(text_capacity_))
     throw Error(ErrorCode::text_too_long, "the text has more tokens than the cache has positions (" +
                                               std::to_string(text_capacity_) +
                                               "); split it or raise the cache capacity");
@@ -246,9 +250,11 @@ void Talker::append_text(int32_t slot, std::span<const int32_t> text_ids) {
     project_text(text_ids.subspan(at, std::min<size_t>(kPromptRows, text_ids.size() - at)), {});
     device_.run(prefill_.store);
   }
+  rows += text_ids.size();
 }
 
-/// The smallest recorded width that takes the slots, with its lanes set.
+/// The smallest recorded width that takes the slots, with its lanes set. What is set already is not written
+/// again: frame after frame of one request hands over programs alone.
 Talker::Width& Talker::width_for(std::span<const int32_t> slots) {
   const auto chosen = widths_.lower_bound(static_cast<int32_t>(slots.size()));
   if (slots.empty() || chosen == widths_.end())
@@ -256,11 +262,17 @@ Talker::Width& Talker::width_for(std::span<const int32_t> slots) {
   Width& w = chosen->second;
   std::vector<int32_t> lanes(w.lanes, -1);
   std::copy(slots.begin(), slots.end(), lanes.begin());
-  device_.write(w.lane_slot, std::as_bytes(std::span(lanes)));
+  if (lanes != w.lane_slots) {
+    device_.write(w.lane_slot, std::as_bytes(std::span(lanes)));
+    w.lane_slots = std::move(lanes);
+  }
   return w;
 }
 
-void Talker::frame_codes(std::span<const int32_t> slots) { device_.run(width_for(slots).codes); }
+void Talker::frame_codes(std::span<const int32_t> slots) {
+  device_.run(width_for(slots).codes);
+  for (const int32_t slot : slots) ++runs_[static_cast<size_t>(slot)];
+}
 
 void Talker::frame_step(std::span<const int32_t> slots) { device_.run(width_for(slots).step); }
 

@@ -30,7 +30,8 @@ class Talker {
   void frame_step(std::span<const int32_t> slots);
   void release(int32_t slot);
 
-  int32_t word(const backend::Buffer& array, int32_t slot) const;  ///< one i32 of a slot array
+  int32_t runs(int32_t slot) const { return runs_[static_cast<size_t>(slot)]; }  ///< of frame_codes
+  int32_t word(const backend::Buffer& array, int32_t slot) const;                ///< one i32 of a slot array
   const backend::SlotArrays& slots() const { return slots_; }
 
   /// Prompt rows [rows * hidden] without running the talker.
@@ -46,6 +47,7 @@ class Talker {
   struct Width {
     int32_t lanes = 0;
     backend::Buffer lane_slot;
+    std::vector<int32_t> lane_slots;  ///< what lane_slot holds
     StackBuffers talker;
     backend::Buffer hidden, logits, probs;
     backend::Buffer pair;                ///< [lanes, 2 * predictor hidden]: the predictor's first two rows
@@ -108,6 +110,8 @@ class Talker {
   Prefill prefill_;
   std::unique_ptr<PrefixCache> prefixes_;
   std::map<int32_t, Width> widths_;
+  std::vector<int32_t> runs_;      ///< of frame_codes, by slot
+  std::vector<size_t> text_rows_;  ///< text rows handed over, by slot
 };
 
 }  // namespace skald::model
