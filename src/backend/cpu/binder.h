@@ -1,4 +1,4 @@
-// Checks the arguments of a recorded call and binds them to memory.
+// Binds the arguments of a recorded call to memory.
 #pragma once
 
 #include <algorithm>
@@ -6,27 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/checks.h"
 #include "backend/cpu/device.h"
 
 namespace skald::backend::cpu {
-
-/// A bound two-dimensional view; a null one means "absent".
-template <class T>
-struct Rows {
-  T* data = nullptr;
-  int64_t stride = 0;
-  explicit operator bool() const { return data != nullptr; }
-  T* operator[](int64_t row) const { return data + row * stride; }
-};
-
-/// A bound list of numbers, one per lane or slot.
-struct Elements {
-  int32_t* data = nullptr;
-  int64_t stride = 1;
-  int32_t count = 0;
-  explicit operator bool() const { return data != nullptr; }
-  int32_t& operator[](int64_t i) const { return data[i * stride]; }
-};
 
 /// Scratch of one op: offsets are taken while recording, addresses made while running.
 template <class T>
@@ -36,55 +19,46 @@ struct Scratch {
   T* get() const { return reinterpret_cast<T*>(device->scratch() + offset); }
 };
 
-/// Used by the constructors of bound ops. Every check throws Error(internal) that names program, label and
-/// argument: the model code is wrong, not the user.
-class Binder {
+/// Used by the constructors of bound ops. Where backend/checks.h has a check() for the call it has passed;
+/// the methods that take a shape are for calls that it has none for.
+class Binder : public Checker {
  public:
-  Binder(CpuDevice& device, std::string where) : device_(device), where_(std::move(where)) {}
-  ~Binder() = default;
+  Binder(CpuDevice& device, std::string where) : Checker(device, std::move(where)), device_(device) {}
 
   CpuDevice& device() const { return device_; }
   const Kernels& kernels() const { return device_.kernels(); }
 
-  void require(bool holds, const char* what) const {
-    if (!holds) fail(what);
+  const LoadedWeight& weight(Weight weight) const { return device_.weight(weight, where()); }
+  const PackedMatrix& matrix(Weight weight) const { return device_.weight(weight, where()).packed; }
+  /// Null when absent.
+  const float* vector(Weight weight) const {
+    return weight ? device_.weight(weight, where()).values.data() : nullptr;
   }
-  [[noreturn]] void fail(const std::string& what) const;
 
-  /// At least `rows` rows of exactly `width` columns. Floats unless T says otherwise.
-  template <class T = float>
-  Rows<T> rows(const Buffer& buffer, int64_t rows, int64_t width, const char* what) const {
-    return {reinterpret_cast<T*>(bind(buffer, sizeof(T), rows, width, what)), buffer.stride};
+  const LoadedWeight& weight(Weight handle, WeightRole role, const char* what) const {
+    shape(handle, role, what);
+    return weight(handle);
   }
-  template <class T = float>
-  Rows<T> optional_rows(const Buffer& buffer, int64_t count, int64_t width, const char* what) const {
-    return buffer ? rows<T>(buffer, count, width, what) : Rows<T>{};
+  const PackedMatrix& matrix(Weight handle, int outputs, int inputs, const char* what) const {
+    require_matrix(handle, outputs, inputs, what);
+    return matrix(handle);
   }
-  /// A column or a row of at least `count` i32.
-  Elements elements(const Buffer& buffer, int64_t count, const char* what) const;
-
-  const LoadedWeight& weight(Weight weight, WeightRole role, const char* what) const;
-  const PackedMatrix& matrix(Weight weight, int outputs, int inputs, const char* what) const;
-  /// [n], or null when absent.
-  const float* vector(Weight weight, int64_t n, const char* what) const;
-
-  /// The two views share no element (checked on the address range they span).
-  void require_disjoint(const Buffer& a, const Buffer& b, const char* what) const;
+  const float* vector(Weight handle, int64_t n, const char* what) const {
+    require_vector(handle, n, what);
+    return vector(handle);
+  }
 
   template <class T>
   Scratch<T> scratch(int64_t count) {
     used_ = (used_ + 63) / 64 * 64;
     const size_t at = used_;
-    used_ += checked_bytes(where_, count, 1, sizeof(T));
+    used_ += checked_bytes(where(), count, 1, sizeof(T));
     device_.reserve_scratch(used_);
     return {&device_, at};
   }
 
  private:
-  std::byte* bind(const Buffer& buffer, size_t element, int64_t rows, int64_t width, const char* what) const;
-
   CpuDevice& device_;
-  std::string where_;
   size_t used_ = 0;
 };
 

@@ -142,15 +142,13 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} threads asked for; give 1 to 1024, or 0 for all", options.threads));
   const int threads = options.threads > 0 ? options.threads : usable_threads().threads;
-  return std::make_unique<cpu::CpuDevice>(*kernels, threads, cpu::parse_precision(options.weights));
+  return std::make_unique<cpu::CpuDevice>(*kernels, threads, parse_precision(options.weights));
 }
 
 double cpu_matrix_bytes(const std::string& weights, bool bf16_source) {
   const Dtype type = bf16_source ? Dtype::bf16 : Dtype::f32;
-  const cpu::Packing packing =
-      cpu::choose_packing(cpu::parse_precision(weights), WeightRole::matrix, {.dtype = type});
-  return static_cast<double>(cpu::panel_bytes(packing, cpu::kScaleInputs)) /
-         (cpu::kScaleInputs * cpu::kPanel);
+  const Packing packing = choose_packing(parse_precision(weights), WeightRole::matrix, {.dtype = type});
+  return static_cast<double>(cpu::panel_bytes(packing, kScaleInputs)) / (kScaleInputs * cpu::kPanel);
 }
 
 std::vector<std::string> cpu_targets() {

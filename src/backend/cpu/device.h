@@ -26,7 +26,7 @@ struct RecordedProgram {
   std::vector<OpRecord> records;
 };
 
-class CpuDevice final : public Backend {
+class CpuDevice final : public Backend, public CallTarget {
  public:
   CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision);
 
@@ -50,7 +50,10 @@ class CpuDevice final : public Backend {
 
   /// Start of the view's memory, after checking that the view lies inside its allocation. Throws
   /// Error(internal).
-  std::byte* locate(const Buffer& view, const std::string& what) const;
+  std::byte* locate(const Buffer& view, const std::string& what) const override;
+  const WeightShape& weight_shape(Weight weight, const std::string& what) const override {
+    return this->weight(weight, what);
+  }
   const LoadedWeight& weight(Weight weight, const std::string& what) const;
 
   /// Scratch shared by all ops (only one runs at a time); grows while recording, never while running.

@@ -15,7 +15,6 @@ class InputRows {
   int prepare(std::span<const ActiveLane> lanes);
 
   int width() const { return width_; }
-  bool normalised() const { return norm_ != Norm::none; }
   const float* const* rows() const { return pointers_.get(); }  ///< row i of the valid ones
   int32_t index(int i) const { return index_.get()[i]; }        ///< its number in the program's buffers
 

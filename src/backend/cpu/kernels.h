@@ -14,18 +14,17 @@
 #include <vector>
 
 #include "backend/ops.h"
+#include "backend/tensors.h"
 
 namespace skald::backend::cpu {
 
 constexpr int kPanel = 16;         ///< output columns of one weight panel
 constexpr int kGroup = 4;          ///< panels of one call of `product`
 constexpr int kBlockInputs = 256;  ///< inputs summed before the block sum is added to the total
-constexpr int kScaleInputs = 64;   ///< inputs that share a scale per output in int8 panels
 
-/// How the weights of a panel are stored. In every one the 16 weights of an input lie side by side.
-/// int8: runs of kScaleInputs inputs, each led by the 16 float scales of its outputs; weight = scale * int8.
-/// The sum of a run is scaled and added to the total, so its order is fixed like that of a block.
-enum class Packing : uint8_t { f32, bf16, int8 };
+// How the weights of a panel are stored: in every packing the 16 weights of an input lie side by side.
+// int8: runs of kScaleInputs inputs, each led by the 16 float scales of its outputs; weight = scale * int8.
+// The sum of a run is scaled and added to the total, so its order is fixed like that of a block.
 
 /// Bytes from the start of a panel to the weights of input `input` (for int8 a multiple of kScaleInputs: to
 /// its scales).

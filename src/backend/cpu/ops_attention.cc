@@ -13,8 +13,6 @@ namespace {
 class RopeAnglesOp final : public BoundOp {
  public:
   RopeAnglesOp(Binder& b, const RopeAngles& a) : lanes_(b, a.lanes) {
-    b.require(a.head_dim > 0 && a.head_dim % 2 == 0 && a.theta > 0,
-              "head_dim should be even and theta positive");
     out_ = b.rows(a.out, lanes_.total(), a.head_dim, "out");
     // As the reference: the exponent, the power and the reciprocal are each rounded to float32.
     for (int i = 0; i < a.head_dim / 2; ++i) {
@@ -53,8 +51,6 @@ struct BoundCache {
   bool ring = false;
 
   BoundCache(const Binder& b, const KvCache& cache, int width) : capacity(cache.capacity), ring(cache.ring) {
-    b.require(cache.capacity > 0 && cache.k.rows % cache.capacity == 0,
-              "cache rows should be slots * capacity");
     k = b.rows(cache.k, cache.capacity, width, "cache.k");
     v = b.rows(cache.v, cache.k.rows, width, "cache.v");
     slots = cache.k.rows / cache.capacity;
@@ -81,14 +77,9 @@ class QkvRopeOp final : public BoundOp {
         kv_heads_(a.kv_heads),
         head_dim_(a.head_dim),
         cache_(b, a.cache, a.kv_heads * a.head_dim) {
-    b.require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0,
-              "heads should be a multiple of kv_heads");
-    b.require(a.head_dim > 0 && a.head_dim % 2 == 0, "head_dim should be even");
-    matrices_.emplace_back(b.matrix(a.wq, a.heads * a.head_dim, x_.width(), "wq"));
-    matrices_.emplace_back(b.matrix(a.wk, a.kv_heads * a.head_dim, x_.width(), "wk"));
-    matrices_.emplace_back(b.matrix(a.wv, a.kv_heads * a.head_dim, x_.width(), "wv"));
-    q_norm_ = b.vector(a.q_norm, a.head_dim, "q_norm");
-    k_norm_ = b.vector(a.k_norm, a.head_dim, "k_norm");
+    for (const Weight w : {a.wq, a.wk, a.wv}) matrices_.emplace_back(b.matrix(w));
+    q_norm_ = b.vector(a.q_norm);
+    k_norm_ = b.vector(a.k_norm);
     epsilon_ = a.norm.epsilon;
     rope_ = b.rows(a.rope, lanes_.total(), a.head_dim, "rope");
     q_ = b.rows(a.q, lanes_.total(), a.heads * a.head_dim, "q");
@@ -164,16 +155,8 @@ class AttentionOp final : public BoundOp {
  public:
   AttentionOp(Binder& b, const Attention& a)
       : device_(b.device()), lanes_(b, a.lanes), call_(a), cache_(b, a.cache, a.kv_heads * a.head_dim) {
-    b.require(a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0,
-              "heads should be a multiple of kv_heads");
-    b.require(a.head_dim > 0 && a.window >= 0, "head_dim should be positive and window not negative");
-    // All rows of a run are stored before the first one reads, so a ring must hold them beside the first
-    // row's window.
-    b.require(!a.cache.ring || (a.window > 0 && a.cache.capacity >= a.window - 1 + a.lanes.rows),
-              "a ring needs a window and a capacity of at least window - 1 + rows");
     q_ = b.rows(a.q, lanes_.total(), a.heads * a.head_dim, "q");
     out_ = b.rows(a.out, lanes_.total(), a.heads * a.head_dim, "out");
-    b.require_disjoint(a.q, a.out, "'out' overlaps 'q'");
     const int64_t keys = a.window > 0 ? std::min<int64_t>(a.window, a.cache.capacity) : a.cache.capacity;
     thread_scores_ = attend_scores(keys) * (a.heads / a.kv_heads);
     scores_ = b.scratch<float>(thread_scores_ * device_.pool().threads());

@@ -40,20 +40,12 @@ class ConvolutionOp : public BoundOp {
     out_ = b.rows(s.out, int64_t{lanes_.total()} * s.phases, s.weight->outputs, "out");
     residual_ =
         b.optional_rows(s.residual, int64_t{lanes_.total()} * s.phases, s.weight->outputs, "residual");
-    b.require(s.weight->inputs == inputs_, "'x' is not as wide as the weight");
     if (history_ > 0) {
-      b.require(s.state && s.state.rows % history_ == 0,
-                "state rows should be slots * (kernel - 1) * dilation");
       state_ = b.rows(s.state, history_, inputs_, "state");
       slots_ = static_cast<int32_t>(s.state.rows / history_);
-      b.require_disjoint(s.state, s.x, "'state' overlaps 'x'");
-      b.require_disjoint(s.state, s.out, "'state' overlaps 'out'");
     }
-    alpha_ = b.vector(s.snake.alpha, inputs_, "snake.alpha");
-    inverse_beta_ = b.vector(s.snake.inverse_beta, inputs_, "snake.inverse_beta");
-    b.require(!alpha_ == !inverse_beta_, "a snake has two weights");
-    // Rows of other lanes, or later rows, must not be overwritten before they are read.
-    b.require(s.out.id != s.x.id || s.phases == 1, "a transposed convolution does not work in place");
+    alpha_ = b.vector(s.snake.alpha);
+    inverse_beta_ = b.vector(s.snake.inverse_beta);
     batch_ = std::min<int64_t>(lanes_.total(), std::max<int64_t>(2 * kRowChunk, kBatchFloats / inputs_));
     scratch_ = b.scratch<float>((batch_ + history_ * lanes_.lanes()) * inputs_);
     pointers_ = b.scratch<const float*>(batch_);
@@ -119,16 +111,14 @@ class ConvolutionOp : public BoundOp {
 };
 
 ConvShape conv_shape(const Binder& b, const Conv& a) {
-  const PackedMatrix& w = b.weight(a.weight, WeightRole::convolution, "weight").packed;
-  b.require(a.kernel == w.taps && a.dilation > 0,
-            "kernel differs from the weight's, or dilation is not positive");
+  const PackedMatrix& w = b.matrix(a.weight);
   return {.x = a.x,
           .state = a.state,
           .residual = a.residual,
           .out = a.out,
           .snake = a.snake,
           .weight = &w,
-          .bias = b.vector(a.bias, w.outputs, "bias"),
+          .bias = b.vector(a.bias),
           .taps = a.kernel,
           .dilation = a.dilation,
           .phases = 1,
@@ -139,9 +129,7 @@ ConvShape conv_shape(const Binder& b, const Conv& a) {
 }
 
 ConvShape transposed_shape(const Binder& b, const ConvTransposed& a) {
-  const PackedMatrix& w = b.weight(a.weight, WeightRole::transposed_convolution, "weight").packed;
-  b.require(a.stride > 0 && a.kernel == w.groups && a.kernel % a.stride == 0,
-            "kernel differs from the weight's, or is not a multiple of stride");
+  const PackedMatrix& w = b.matrix(a.weight);
   const int taps = a.kernel / a.stride;
   // Input row t - i meets kernel index phase + i * stride; taps run from the oldest row to the newest.
   const int64_t step = a.stride * w.group_stride() / static_cast<int64_t>(sizeof(float));
@@ -153,7 +141,7 @@ ConvShape transposed_shape(const Binder& b, const ConvTransposed& a) {
           .out = a.out,
           .snake = a.snake,
           .weight = &w,
-          .bias = b.vector(a.bias, w.outputs, "bias"),
+          .bias = b.vector(a.bias),
           .taps = taps,
           .dilation = 1,
           .phases = a.stride,
@@ -176,15 +164,12 @@ class DepthwiseOp final : public BoundOp {
  public:
   DepthwiseOp(Binder& b, const Depthwise& a)
       : device_(b.device()), lanes_(b, a.lanes), taps_(a.kernel), channels_(a.x.width) {
-    const LoadedWeight& w = b.weight(a.weight, WeightRole::depthwise, "weight");
-    b.require(w.rows == taps_ && w.width == channels_ && taps_ <= kMostTaps, "the weight has another shape");
-    weight_ = w.values.data();
-    bias_ = b.vector(a.bias, channels_, "bias");
+    b.require(taps_ <= kMostTaps, "a depthwise convolution has at most 64 taps");
+    weight_ = b.vector(a.weight);
+    bias_ = b.vector(a.bias);
     x_ = b.rows(a.x, lanes_.total(), channels_, "x");
     out_ = b.rows(a.out, lanes_.total(), channels_, "out");
-    b.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
     if (taps_ == 1) return;
-    b.require(a.state && a.state.rows % (taps_ - 1) == 0, "state rows should be slots * (kernel - 1)");
     state_ = b.rows(a.state, taps_ - 1, channels_, "state");
     slots_ = a.state.rows / (taps_ - 1);
   }

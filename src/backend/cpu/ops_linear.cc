@@ -7,14 +7,11 @@ namespace skald::backend::cpu {
 InputRows::InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes)
     : device_(binder.device()), norm_(norm.kind), epsilon_(norm.epsilon), width_(x.width) {
   x_ = binder.rows(x, lanes.total(), x.width, "x");
-  binder.require(width_ > 0, "x has no columns");
   pointers_ = binder.scratch<const float*>(lanes.total());
   index_ = binder.scratch<int32_t>(lanes.total());
   if (norm_ == Norm::none) return;
-  weight_ = binder.vector(norm.weight, width_, "norm.weight");
-  bias_ = binder.vector(norm.bias, width_, "norm.bias");
-  binder.require(weight_ != nullptr, "a norm needs its weight");
-  binder.require(norm_ == Norm::layer || !bias_, "an RMS norm has no bias");
+  weight_ = binder.vector(norm.weight);
+  bias_ = binder.vector(norm.bias);
   normed_ = binder.scratch<float>(int64_t{lanes.total()} * width_);
 }
 
@@ -46,16 +43,10 @@ class LinearOp final : public BoundOp {
       : device_(b.device()), lanes_(b, a.lanes), x_(b, a.x, a.norm, lanes_), columns_(a.out.width) {
     out_ = b.rows(a.out, lanes_.total(), columns_, "out");
     residual_ = b.optional_rows(a.residual, lanes_.total(), columns_, "residual");
-    epilogue_ = {.bias = b.vector(a.bias, columns_, "bias"),
-                 .scale = b.vector(a.scale, columns_, "scale"),
-                 .activation = a.activation};
-    if (a.weight) {
-      matrix_.emplace_back(b.matrix(a.weight, columns_, x_.width(), "weight"));
-      if (!x_.normalised()) b.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
-      sums_ = b.scratch<float>(kTileSums * device_.pool().threads());
-    } else {
-      b.require(columns_ == x_.width(), "without a weight, 'out' is as wide as 'x'");
-    }
+    epilogue_ = {.bias = b.vector(a.bias), .scale = b.vector(a.scale), .activation = a.activation};
+    if (!a.weight) return;
+    matrix_.emplace_back(b.matrix(a.weight));
+    sums_ = b.scratch<float>(kTileSums * device_.pool().threads());
   }
 
   void run() override {
@@ -109,10 +100,9 @@ class GatedPairOp final : public BoundOp {
       : device_(b.device()),
         lanes_(b, a.lanes),
         x_(b, a.x, a.norm, lanes_),
-        gate_(b.matrix(a.gate, a.out.width, x_.width(), "gate")),
-        up_(b.matrix(a.up, a.out.width, x_.width(), "up")) {
+        gate_(b.matrix(a.gate)),
+        up_(b.matrix(a.up)) {
     out_ = b.rows(a.out, lanes_.total(), a.out.width, "out");
-    if (!x_.normalised()) b.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
     sums_ = b.scratch<float>(2 * kTileSums * device_.pool().threads());
   }
 

@@ -15,10 +15,7 @@ class GatherSumOp final : public BoundOp {
  public:
   GatherSumOp(Binder& b, const GatherSum& a)
       : device_(b.device()), lanes_(b, a.lanes), width_(a.out.width), ids_by_slot_(a.ids_by_slot) {
-    for (const Weight table : a.tables) {
-      tables_.push_back(&b.weight(table, WeightRole::table, "tables"));
-      b.require(tables_.back()->width == width_, "a table is not as wide as 'out'");
-    }
+    for (const Weight table : a.tables) tables_.push_back(&b.weight(table));
     if (!tables_.empty()) {
       ids_ = b.rows<int32_t>(a.ids, ids_by_slot_ ? 1 : lanes_.total(), static_cast<int64_t>(tables_.size()),
                              "ids");
@@ -29,7 +26,6 @@ class GatherSumOp final : public BoundOp {
     if (!a.stored) return;
     count_ = b.elements(a.stored_count, 1, "stored_count");
     step_ = b.elements(a.stored_step, count_.count, "stored_step");
-    b.require(a.stored.rows % count_.count == 0, "stored rows should be slots * capacity");
     stored_ = b.rows(a.stored, count_.count, width_, "stored");
     capacity_ = a.stored.rows / count_.count;
     pad_ = b.rows(a.pad, 1, width_, "pad");
@@ -95,11 +91,9 @@ class GatherSumOp final : public BoundOp {
 class StoreRowsOp final : public BoundOp {
  public:
   StoreRowsOp(Binder& b, const StoreRows& a) : lanes_(b, a.lanes), capacity_(a.capacity), width_(a.x.width) {
-    b.require(a.capacity > 0 && a.store.rows % a.capacity == 0, "store rows should be slots * capacity");
     x_ = b.rows(a.x, lanes_.total(), width_, "x");
     store_ = b.rows(a.store, a.capacity, width_, "store");
     slots_ = a.store.rows / a.capacity;
-    b.require_disjoint(a.x, a.store, "'store' overlaps 'x'");
   }
 
   void run() override {
@@ -125,7 +119,6 @@ class CopyOp final : public BoundOp {
  public:
   CopyOp(Binder& b, const Copy& a)
       : lanes_(b, a.lanes), which_(a.rows), width_(a.x.width), x_rows_(a.x.rows) {
-    b.require(a.x.dtype == a.out.dtype && dtype_size(a.x.dtype) == 4, "copies are f32 or i32");
     x_ = b.rows(a.x, which_ == Copy::of_slot ? 1 : lanes_.total(), width_, "x");
     out_ = b.rows(a.out, which_ == Copy::each ? lanes_.total() : lanes_.lanes(), width_, "out");
   }
@@ -182,9 +175,6 @@ class PublishFrameOp final : public BoundOp {
         ring_frames_(a.slots.ring_frames),
         groups_(a.slots.groups) {
     const SlotArrays& s = a.slots;
-    b.require(groups_ > 0 && ring_frames_ > 0 && capacity_ > 0,
-              "groups, ring_frames and cache_capacity are positive");
-    b.require(s.settings && s.settings.rows > 0, "'settings' is missing");
     slots_ = s.settings.rows;
     settings_ = b.rows<uint8_t>(s.settings, slots_, sizeof(SlotSettings), "settings");
     status_ = b.elements(s.status, slots_, "status");

@@ -20,11 +20,6 @@ class SampleOp final : public BoundOp {
         stop_id_(a.stop_id),
         vocabulary_(a.logits.width) {
     const SlotArrays& s = a.slots;
-    b.require(a.lanes.rows == 1, "a draw takes one row per lane");
-    b.require(group_ >= 0 && group_ < s.groups, "'group' is out of range");
-    b.require(codes_ > 0 && codes_ <= vocabulary_ && stop_id_ < vocabulary_,
-              "'codes' or 'stop_id' is out of range");
-    b.require(s.settings && s.settings.rows > 0, "'settings' is missing");
     slots_ = s.settings.rows;
     logits_ = b.rows(a.logits, lanes_.total(), vocabulary_, "logits");
     probs_ = b.optional_rows(a.probs, lanes_.total(), vocabulary_, "probs");
@@ -38,7 +33,6 @@ class SampleOp final : public BoundOp {
       noise_ = b.optional_rows(s.noise, slots_, vocabulary_, "noise");
     } else {
       noise_ = b.optional_rows(s.predictor_noise, slots_, int64_t{s.groups - 1} * codes_, "predictor_noise");
-      b.require(vocabulary_ == codes_, "a predictor's logits have 'codes' columns");
     }
     scores_ = b.scratch<float>(vocabulary_);
     work_ = b.scratch<float>(vocabulary_);

@@ -38,6 +38,7 @@ class Recorder final : public Ops {
   void add(const char* kind, const Call& call, std::vector<Buffer> outputs) {
     Binder binder(device_, program_.name + ", op " + std::to_string(program_.calls.size()) + " " + kind +
                                (label_.empty() ? "" : " (" + label_ + ")"));
+    if constexpr (requires { check(binder, call); }) check(binder, call);
     program_.calls.push_back(std::make_unique<Op>(binder, call));
     std::erase_if(outputs, [](const Buffer& b) { return !b; });
     program_.records.push_back({kind, label_, std::move(outputs)});

@@ -1,90 +1,10 @@
 // Packing of checkpoint tensors.
 #include "backend/cpu/weights.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-
-#include "skald/error.h"
 
 namespace skald::backend::cpu {
 namespace {
-
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-float from_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16, exponent = (bits >> 10) & 31u,
-                 mantissa = bits & 0x3FFu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
-  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24 is exact
-    const float value = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
-
-/// Calls f(i, value) for `count` elements.
-template <class F>
-void each_element(Dtype type, const std::byte* from, int64_t count, F&& f) {
-  const auto load = [from](int64_t i, auto* value) {
-    std::memcpy(value, from + i * static_cast<int64_t>(sizeof(*value)), sizeof(*value));
-  };
-  uint16_t half;
-  float whole;
-  switch (type) {
-    case Dtype::f32:
-      for (int64_t i = 0; i < count; ++i) load(i, &whole), f(i, whole);
-      break;
-    case Dtype::f16:
-      for (int64_t i = 0; i < count; ++i) load(i, &half), f(i, from_f16(half));
-      break;
-    case Dtype::bf16:
-      for (int64_t i = 0; i < count; ++i) load(i, &half), f(i, from_bf16(half));
-      break;
-    default: break;  // refused by check_source()
-  }
-}
-
-size_t rank_of(WeightRole role) {
-  switch (role) {
-    case WeightRole::vector: return 1;
-    case WeightRole::matrix:
-    case WeightRole::table: return 2;
-    default: return 3;
-  }
-}
-
-[[noreturn]] void refuse(const TensorSource& source, const std::string& why) {
-  throw Error(ErrorCode::model_invalid,
-              fmt::format("tensor '{}' with shape [{}] {}; the checkpoint does not fit its "
-                          "configuration",
-                          source.name, fmt::join(source.shape, ", "), why));
-}
-
-/// The shape in the role's rank. A matrix may come as a convolution of width 1.
-std::vector<int64_t> check_source(WeightRole role, const TensorSource& source) {
-  std::vector<int64_t> shape = source.shape;
-  const size_t rank = rank_of(role);
-  if (role == WeightRole::matrix && shape.size() == 3 && shape[2] == 1) shape.pop_back();
-  if (shape.size() != rank) refuse(source, fmt::format("should have {} dimensions", rank));
-  if (source.dtype != Dtype::f32 && source.dtype != Dtype::f16 && source.dtype != Dtype::bf16)
-    refuse(source, "is not float32, float16 or bfloat16");
-  int64_t count = 1;
-  for (const int64_t n : shape) {
-    if (n <= 0 || n > INT32_MAX || __builtin_mul_overflow(count, n, &count) || count > (int64_t{1} << 48))
-      refuse(source, "has an impossible size");
-  }
-  if (source.data.size() != static_cast<size_t>(count) * dtype_size(source.dtype))
-    refuse(source, fmt::format("has {} bytes of data", source.data.size()));
-  if (role == WeightRole::depthwise && shape[1] != 1)
-    refuse(source, "should have 1 input channel per output");
-  return shape;
-}
 
 /// Where the elements of a source tensor are: [outputs][inputs][kernel], or [inputs][outputs][kernel] if
 /// transposed. The kernel index is the tap, or the group where there is more than one.
@@ -128,41 +48,18 @@ void pack_rounded(const TensorSource& source, const PackedMatrix& m, int panel, 
   }
 }
 
-/// To the nearest, ties to even; NaN stays NaN.
-uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
-}
-
 void store_bf16(const float* row, int inputs, int column, std::byte* panel) {
   auto* const to = reinterpret_cast<uint16_t*>(panel) + column;
   for (int k = 0; k < inputs; ++k) to[int64_t{k} * kPanel] = to_bf16(row[k]);
 }
 
-/// Symmetric: scale = largest magnitude / 127. Runs that are zero, or too small for a normal scale, become
-/// zero; a run with a weight that is not finite has a NaN scale, so that its products are NaN as well.
 void store_int8(const float* row, int inputs, int column, std::byte* panel) {
   for (int first = 0; first < inputs; first += kScaleInputs) {
-    const float* const x = row + first;
-    const int n = std::min(kScaleInputs, inputs - first);
-    float largest = 0;
-    bool finite = true;
-    for (int k = 0; k < n; ++k) {
-      largest = std::max(largest, std::abs(x[k]));
-      finite = finite && std::isfinite(x[k]);
-    }
-    float scale = largest / 127.0f;
-    if (scale < std::numeric_limits<float>::min()) scale = 0;
-    const float inverse = finite && scale > 0 ? 1.0f / scale : 0.0f;
     std::byte* const run = panel + panel_bytes(Packing::int8, first);
-    reinterpret_cast<float*>(run)[column] = finite ? scale : std::numeric_limits<float>::quiet_NaN();
     auto* const to = reinterpret_cast<int8_t*>(run + kPanel * sizeof(float)) + column;
-    // Adding 1.5 * 2^23 leaves the integer nearest to the product in the low bits.
-    for (int k = 0; k < n; ++k)
-      to[k * kPanel] =
-          finite ? static_cast<int8_t>(std::bit_cast<int32_t>(x[k] * inverse + 0x1.8p23f) - 0x4B400000)
-                 : int8_t{0};
+    reinterpret_cast<float*>(run)[column] =
+        quantise_run(row + first, std::min(kScaleInputs, inputs - first),
+                     [to](int k, int8_t value) { to[k * kPanel] = value; });
   }
 }
 
@@ -191,26 +88,6 @@ PackedMatrix pack(const TensorSource& source, const PackShape& s, Packing packin
 }
 
 }  // namespace
-
-void to_float(Dtype type, const std::byte* from, int64_t count, float* to) {
-  each_element(type, from, count, [to](int64_t i, float value) { to[i] = value; });
-}
-
-WeightPrecision parse_precision(std::string_view name) {
-  constexpr std::string_view kNames[] = {"auto", "f32", "bf16", "int8"};
-  const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("weights \"{}\" are unknown; give one of {}", name, fmt::join(kNames, ", ")));
-  return static_cast<WeightPrecision>(found - std::begin(kNames));
-}
-
-Packing choose_packing(WeightPrecision wanted, WeightRole role, const TensorSource& source) {
-  if (role != WeightRole::matrix || wanted == WeightPrecision::f32) return Packing::f32;
-  if (wanted == WeightPrecision::automatic || source.exact)
-    return source.dtype == Dtype::bf16 ? Packing::bf16 : Packing::f32;
-  return wanted == WeightPrecision::bf16 ? Packing::bf16 : Packing::int8;
-}
 
 LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool,
                          Arena& arena) {
@@ -248,6 +125,10 @@ LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrec
       });
       break;
     }
+  }
+  if (w.packed.data) {
+    w.outputs = w.packed.outputs, w.inputs = w.packed.inputs;
+    w.taps = w.packed.taps * w.packed.groups;
   }
   return w;
 }

@@ -6,22 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "backend/checks.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/ops.h"
 #include "base/pool.h"
 
 namespace skald::backend::cpu {
-
-/// How matrices are packed. `automatic`: bf16 where the checkpoint has bf16, which is without loss, else f32.
-/// Convolutions, and tensors that the model wants exact, are never rounded.
-enum class WeightPrecision : uint8_t { automatic, f32, bf16, int8 };
-
-/// "auto", "f32", "bf16" or "int8"; anything else is Error(invalid_argument) that lists them.
-WeightPrecision parse_precision(std::string_view name);
-
-/// The packing of one tensor.
-Packing choose_packing(WeightPrecision wanted, WeightRole role, const TensorSource& source);
 
 /// A matrix as panels of 16 outputs, each panel a contiguous stream [taps * inputs][16] that starts on a
 /// 64-byte border. Outputs come in `groups` equal runs (one per kernel index of a transposed convolution),
@@ -50,15 +41,11 @@ struct PackedMatrix {
   }
 };
 
-struct LoadedWeight {
-  WeightRole role = WeightRole::vector;
-  std::string name;
+struct LoadedWeight : WeightShape {
   PackedMatrix packed;        ///< matrix, convolution, transposed convolution
   std::vector<float> values;  ///< vector [n]; depthwise [taps][channels]
-  int taps = 1;               ///< depthwise
   Dtype table_type = Dtype::f32;
   std::span<const std::byte> table;  ///< table: the source's bytes
-  int64_t rows = 0, width = 0;       ///< table: entries, width; vector: 1, n; depthwise: taps, channels
 
   size_t bytes() const { return packed.size + values.size() * sizeof(float); }
 };
@@ -70,9 +57,6 @@ LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrec
 
 /// out[i] (+)= row `index` of a table.
 void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out);
-
-/// `count` elements of a file as float32.
-void to_float(Dtype type, const std::byte* from, int64_t count, float* to);
 
 /// Splits `taps` runs of `inputs` inputs into segments and blocks: blocks hold at most kBlockInputs inputs,
 /// whole taps where a tap is shorter. Tap t starts t * tap_offset floats after the row pointer, its weights t

@@ -1,0 +1,128 @@
+// rope_angles, qkv_rope and attention.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/gpu/products.h"
+#include "backend/gpu/recorder.h"
+#include "skald/error.h"
+
+namespace skald::backend::gpu {
+namespace {
+
+constexpr int kMostHeadDim = 256;
+
+void require_head_dim(const Binder& b, int head_dim) {
+  if (head_dim > kMostHeadDim)
+    throw Error(ErrorCode::unsupported, b.where() + ": heads of more than 256 elements");
+}
+
+std::vector<Launch> angle_launches(const Binder& b, const RopeAngles& a) {
+  require_head_dim(b, a.head_dim);
+  RopeAnglesArgs args{};
+  args.lanes = b.lanes(a.lanes, kAnySlots);
+  const Rows<float> out = b.rows(a.out, a.lanes.total(), a.head_dim, "out");
+  args.out = out.data, args.out_stride = out.stride, args.half = a.head_dim / 2;
+  // As the reference: the exponent, the power and the reciprocal are each rounded to float32.
+  for (int i = 0; i < args.half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(a.head_dim);
+    args.inverse_frequency[i] =
+        1.0f / static_cast<float>(std::pow(static_cast<double>(a.theta), static_cast<double>(exponent)));
+  }
+  return {Launch::make("rope_angles", a.lanes.total(), 128, args)};
+}
+
+/// The projections to scratch rows [q | k | v], by one launch where all matrices are of one type.
+void add_projections(const Binder& b, const QkvRope& a, const ProductArgs& base, float* projected, int width,
+                     std::vector<Launch>& launches) {
+  const Weight weights[] = {a.wq, a.wk, a.wv};
+  ProductArgs args = base;
+  args.to.out_stride = width;
+  int column = 0;
+  for (int i = 0; i < 3;) {
+    const ElementKind kind = b.weight(weights[i]).kind;
+    std::vector<MatrixArgs> matrices;
+    args.to.out = projected + column;
+    for (; i < 3 && b.weight(weights[i]).kind == kind; ++i) {
+      matrices.push_back(b.matrix(weights[i]));
+      column += matrices.back().outputs;
+    }
+    launches.push_back(product_launch(args, matrices, kind));
+  }
+}
+
+std::vector<Launch> qkv_launches(const Binder& b, const QkvRope& a) {
+  const int rows = a.lanes.total(), heads = a.heads + 2 * a.kv_heads, width = heads * a.head_dim;
+  const int64_t slots = a.cache.k.rows / a.cache.capacity;
+  std::vector<Launch> launches;
+  ProductArgs args{};
+  const bool first = normalises_first(a.norm, a.lanes, false);
+  float* const projected = b.scratch<float>(int64_t{rows} * width + (first ? int64_t{rows} * a.x.width : 0));
+  set_input(b, a.x, a.norm, a.lanes, slots, first ? projected + int64_t{rows} * width : nullptr, args,
+            launches);
+  add_projections(b, a, args, projected, width, launches);
+  const Rows<float> rope = b.rows(a.rope, rows, a.head_dim, "rope"),
+                    q = b.rows(a.q, rows, a.heads * a.head_dim, "q");
+  const PlaceHeadsArgs place{.lanes = args.lanes,
+                             .projected = projected,
+                             .rope = rope.data,
+                             .q_norm = b.vector(a.q_norm),
+                             .k_norm = b.vector(a.k_norm),
+                             .q = q.data,
+                             .rope_stride = rope.stride,
+                             .q_stride = q.stride,
+                             .cache = b.cache(a.cache, a.kv_heads * a.head_dim),
+                             .epsilon = a.norm.epsilon,
+                             .heads = a.heads,
+                             .kv_heads = a.kv_heads,
+                             .head_dim = a.head_dim};
+  launches.push_back(Launch::make("place_heads", (int64_t{rows} * heads + 7) / 8, 256, place));
+  return launches;
+}
+
+/// Whether rows of heads can be read 16 bytes at a time.
+bool aligned(const void* data, int64_t stride, int head_dim) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 4 == 0 && head_dim % 4 == 0;
+}
+
+std::vector<Launch> attention_launches(const Binder& b, const Attention& a) {
+  require_head_dim(b, a.head_dim);
+  const int rows = a.lanes.total(), group = a.heads / a.kv_heads;
+  const Rows<float> q = b.rows(a.q, rows, a.heads * a.head_dim, "q"),
+                    out = b.rows(a.out, rows, a.heads * a.head_dim, "out");
+  AttentionArgs args{};
+  args.lanes = b.lanes(a.lanes, a.cache.k.rows / a.cache.capacity);
+  args.cache = b.cache(a.cache, a.kv_heads * a.head_dim);
+  args.q = q.data, args.q_stride = q.stride, args.out = out.data, args.out_stride = out.stride;
+  args.scale = a.scale, args.heads = a.heads, args.kv_heads = a.kv_heads, args.head_dim = a.head_dim;
+  args.window = a.window;
+  args.aligned = aligned(q.data, q.stride, a.head_dim) &&
+                 aligned(args.cache.k, args.cache.k_stride, a.head_dim) &&
+                 aligned(args.cache.v, args.cache.v_stride, a.head_dim);
+  // The cut depends on the keys alone, so that a row's result does not depend on how many rows there are.
+  constexpr int kMostSplits = 16, kKeysPerSplit = 64;
+  const int keys = a.window > 0 ? a.window : a.cache.capacity;
+  args.splits = std::clamp((keys + kKeysPerSplit - 1) / kKeysPerSplit, 1, kMostSplits);
+  const int wide = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
+  args.heads_per = group % 2 == 0 && wide < 256 ? 2 : 1;
+  const int groups = a.heads / args.heads_per;
+  if (args.splits > 1) {
+    args.partial = b.scratch<float>(int64_t{rows} * a.heads * args.splits * (wide + 2));
+    args.arrived = b.zeroed<kp_u32>(int64_t{rows} * groups);
+  }
+  return {Launch::make("attention_" + std::to_string(wide) + "_" + std::to_string(args.heads_per),
+                       int64_t{rows} * groups * args.splits, 256, args)};
+}
+
+}  // namespace
+
+void Recorder::rope_angles(const RopeAngles& a) {
+  add("rope_angles", a, {a.out}, [&](const Binder& b) { return angle_launches(b, a); });
+}
+void Recorder::qkv_rope(const QkvRope& a) {
+  add("qkv_rope", a, {a.q, a.cache.k, a.cache.v}, [&](const Binder& b) { return qkv_launches(b, a); });
+}
+void Recorder::attention(const Attention& a) {
+  add("attention", a, {a.out}, [&](const Binder& b) { return attention_launches(b, a); });
+}
+
+}  // namespace skald::backend::gpu

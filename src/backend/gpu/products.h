@@ -1,0 +1,28 @@
+// Launches of matrix products, shared by linear layers, projections and convolutions.
+#pragma once
+
+#include <vector>
+
+#include "backend/gpu/binder.h"
+
+namespace skald::backend::gpu {
+
+/// Rows up to which every block takes a whole panel apart among its warps; above, a warp keeps a panel.
+constexpr int kFewRows = 8;
+
+/// Fills in matrices, blocks and kernel. `args` holds everything else; a norm in it must be none for more
+/// than kFewRows rows. `kind` is that of all matrices.
+Launch product_launch(ProductArgs args, const std::vector<MatrixArgs>& matrices, ElementKind kind);
+
+/// Whether the rows have to be normalised into scratch before the product: it can do so itself for a few
+/// rows, but not while another block already writes over them.
+inline bool normalises_first(const Norm& norm, const Lanes& lanes, bool in_place) {
+  return norm.kind != Norm::none && (in_place || lanes.total() > kFewRows);
+}
+
+/// Sets lanes, input and norm in `args`. Where the rows are normalised first, appends that launch; `scratch`
+/// then holds lanes.total() rows.
+void set_input(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& lanes, int64_t slots,
+               float* scratch, ProductArgs& args, std::vector<Launch>& launches);
+
+}  // namespace skald::backend::gpu
