@@ -1,0 +1,45 @@
+// A program run beside this process, with a deadline: whatever it does, this process goes on.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace skald::backend::gpu {
+
+struct ChildResult {
+  bool started = false, timed_out = false;
+  int exit_code = -1;  ///< of a child that ended by itself
+  int signal = 0;      ///< that ended it
+  std::string
+      output;  ///< the end of what it wrote to standard output and standard error, at most kMost bytes
+
+  static constexpr size_t kMost = 16384;
+  bool ok() const { return started && !timed_out && signal == 0 && exit_code == 0; }
+  /// "was ended by signal 6 (Aborted)", "did not end within 20 s", "ended with status 3".
+  std::string describe(int deadline_ms) const;
+};
+
+/// Runs a program and waits for its end, at most `deadline_ms`; then its whole process group is killed. The
+/// descriptors in `pass` become 3, 4, ... in the child; everything else is closed to it. Safe beside other
+/// threads: posix_spawn runs no code of ours between fork and exec.
+ChildResult run_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                      const std::vector<int>& pass, int deadline_ms);
+
+/// Anonymous memory with a descriptor. Throws Error(io).
+class MemoryFile {
+ public:
+  explicit MemoryFile(const char* name);
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile();
+
+  int fd() const { return fd_; }
+  void write(std::string_view bytes) const;  ///< and goes back to the start
+  std::string read() const;                  ///< all of it
+
+ private:
+  int fd_;
+};
+
+}  // namespace skald::backend::gpu

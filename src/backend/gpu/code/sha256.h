@@ -1,0 +1,35 @@
+// SHA-256 (FIPS 180-4), for names of cached machine code and to find damage in it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace skald::backend::gpu {
+
+using Digest = std::array<uint8_t, 32>;
+
+class Sha256 {
+ public:
+  Sha256& add(std::span<const std::byte> bytes);
+  /// The text preceded by its length, so that no two lists of fields give the same bytes.
+  Sha256& field(std::string_view text);
+  Digest finish();
+
+ private:
+  void block(const uint8_t* bytes);
+
+  std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<uint8_t, 64> pending_{};
+  uint64_t length_ = 0;  ///< bytes so far
+};
+
+Digest sha256(std::span<const std::byte> bytes);
+/// The first `digits` hexadecimal digits, at most 64.
+std::string hex(const Digest& digest, size_t digits = 64);
+
+}  // namespace skald::backend::gpu

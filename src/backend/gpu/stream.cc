@@ -1,0 +1,132 @@
+// Queues of work.
+#include "backend/gpu/stream.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "backend/gpu/kernels/link_args.h"
+
+namespace skald::backend::gpu {
+
+WorkQueue::WorkQueue(const Context& context, Health& health, const Kernels& kernels, std::string name,
+                     int* done, DeviceAddress done_address)
+    : context_(context),
+      health_(health),
+      kernels_(kernels),
+      name_(std::move(name)),
+      stream_(make_stream(context)),
+      count_(context, name_ + ".count", 256),
+      done_(done),
+      done_address_(done_address) {
+  staging_ = std::make_unique<Staging>(
+      context, name_ + ".staging", [this] { return mark(); }, [this](uint32_t number) { await(number); });
+  launch(Launch::make(
+      "link_rows", 1, kLinkThreads,
+      LinkRowsArgs{nullptr, reinterpret_cast<unsigned char*>(count_.address()), 0, 0, 1, 16, 16, 1}));
+}
+
+void WorkQueue::put(const Launch& l) {
+  health_.check(kernels_.launch(l, stream_.get(), false), fmt::format("launch kernel '{}'", l.kernel));
+}
+
+void WorkQueue::launch(const Launch& l) {
+  health_.require();
+  context_.enter();
+  const std::lock_guard lock(mutex_);
+  put(l);
+}
+
+void WorkQueue::copy_in(DeviceAddress to, const void* from, size_t bytes) {
+  health_.require();
+  context_.enter();
+  const std::lock_guard lock(mutex_);
+  health_.check(context_.api().copy_in(to, from, bytes, stream_.get()), "copy to the device");
+}
+
+void WorkQueue::note(std::string_view what) {
+  const uint32_t number = submitted_ + 1;
+  work_[number % kRemembered] = what.data();
+  submitted_ = number;
+}
+
+uint32_t WorkQueue::run(const RecordedProgram& program) {
+  health_.require();
+  context_.enter();
+  const std::lock_guard lock(mutex_);
+  check_when_idle();
+  if (!program.graph) {
+    for (const RecordedOp& op : program.ops)
+      for (const Launch& l : op.launches) put(l);
+    put(mark_launch());
+  } else {
+    health_.check(context_.api().launch_graph(program.graph.get(), stream_.get()),
+                  fmt::format("start program '{}'", program.name));
+  }
+  note(program.name);
+  return submitted_;
+}
+
+Launch WorkQueue::mark_launch() const {
+  return Launch::make(
+      "link_mark", 1, 64,
+      LinkMarkArgs{reinterpret_cast<kp_u32*>(count_.address()), reinterpret_cast<int*>(done_address_)});
+}
+
+uint32_t WorkQueue::mark() {
+  health_.require();
+  context_.enter();
+  const std::lock_guard lock(mutex_);
+  put(mark_launch());
+  note("copies");
+  return submitted_;
+}
+
+void WorkQueue::await(uint32_t number) {
+  const auto reached = [&] { return static_cast<int32_t>(done() - number) >= 0; };
+  if (!reached())
+    health_.wait({.reached = reached,
+                  .progress = [this] { return uint64_t{done()}; },
+                  .where = [this] { return where(); },
+                  .stream = stream_.get()});
+  if (idle()) staging_->all_done();
+}
+
+std::string WorkQueue::where() const {
+  const uint32_t done_now = done(), all = submitted_;
+  if (done_now == all)
+    return fmt::format("on queue '{}', which has done all of its {} pieces of work", name_, all);
+  const char* work = all - done_now > kRemembered ? nullptr : work_[(done_now + 1) % kRemembered].load();
+  return fmt::format("in program '{}' on queue '{}' ({} of {} pieces of work done)", work ? work : "unknown",
+                     name_, done_now, all);
+}
+
+void WorkQueue::check_when_idle() {
+  constexpr std::chrono::milliseconds kEvery{200};
+  const auto now = Watch::Clock::now();
+  if (!idle() || now - checked_ < kEvery) return;
+  checked_ = now;
+  look_for_lost_completion();
+}
+
+void WorkQueue::find_lost_completion() {
+  context_.enter();
+  const std::lock_guard lock(mutex_);
+  look_for_lost_completion();
+}
+
+void WorkQueue::look_for_lost_completion() {
+  // The mark is seen a little before its own completion.
+  constexpr int kLooks = 50;
+  if (!idle()) return;
+  for (int i = 0; i < kLooks; ++i) {
+    if (health_.stream_is_complete(stream_.get())) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(i < 10 ? 20 : 500));
+  }
+  ++lost_;
+  Stream fresh = make_stream(context_);
+  stream_.leak();  // destroying it might wait for what never comes
+  stream_ = std::move(fresh);
+}
+
+}  // namespace skald::backend::gpu
