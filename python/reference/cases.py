@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from clips import Clip
+
 GREEDY = {"do_sample": False, "subtalker_dosample": False}
 
 
@@ -23,6 +25,7 @@ class Case:
     ref_frames: int = 0  # 0: x-vector only; else in-context cloning with that many given frames
     ref_text: str | None = None
     ref_seed: int = 0
+    clip: Clip | None = None  # the reference as audio; then `ref_frames` only says whether it is in-context (not 0)
     max_new_tokens: int = 700
     sampling: dict = field(default_factory=lambda: dict(GREEDY))
     noise_seed: int = 0
@@ -50,6 +53,21 @@ class CodecCase:
     window: int = 4
     stride: int = 61  # shares no factor with 1920, so every phase of the upsampling is met
     seed: int = 7
+
+
+@dataclass(frozen=True)
+class EncodeCase:
+    """A clip through the encoders: speaker vector and, unless told otherwise, codes."""
+
+    name: str
+    samples: int
+    seed: int
+    model: str = "tiny-base"
+    codes: bool = True
+
+    @property
+    def clip(self) -> Clip:
+        return Clip(self.samples, self.seed)
 
 
 def custom(name: str, text: str, model: str = "tiny-cv", **rest) -> Case:
@@ -187,7 +205,32 @@ SAMPLED = (
             max_new_tokens=60, noise_seed=8),
 )
 
-CASES = CUSTOM + ENDLESS + CUSTOM_1B7 + DESIGN + CLONE + SAMPLED
+def recorded(name: str, text: str, clip: Clip, ref_text: str | None = None, model: str = "tiny-base", **rest) -> Case:
+    """A clone of a clip: in-context with a text of the clip, else by the speaker vector alone."""
+    return clone(name, text, model, clip=clip, ref_text=ref_text, ref_frames=int(ref_text is not None), **rest)
+
+
+CLIP_300MS, CLIP_3S, CLIP_10S, CLIP_26S = Clip(7200, 1), Clip(72000, 2), Clip(240000, 50), Clip(624000, 84)
+
+RECORDED = (
+    recorded("clip-icl-300ms", "They have been here, and nothing was heard.", CLIP_300MS, REF, language="english"),
+    recorded("clip-icl-300ms-whole", "Go on.", CLIP_300MS, "No", layout="whole"),
+    recorded("clip-icl-3s", "What is the time?", CLIP_3S, REF, language="english"),
+    recorded("clip-icl-3s-long-text", LONG_TEXT[:150], CLIP_3S, "Guten Morgen.", language="german"),
+    recorded("clip-icl-3s-whole", "今天是星期一。", CLIP_3S, "我是中国人。", layout="whole", language="chinese"),
+    recorded("clip-icl-10s", "The quick brown fox.", CLIP_10S, REF, language="english"),
+    recorded("clip-icl-10s-whole", "Good morning to you.", CLIP_10S, REF, layout="whole"),
+    recorded("clip-icl-26s", "One, two, three.", CLIP_26S, REF * 3, language="english"),
+    recorded("clip-icl-odd", "Hello", Clip(28801, 5), "Hello there.", language="english"),
+    recorded("clip-icl-cut-rounds", "Yes.", Clip(28800, 8), "one", stop="length", max_new_tokens=8),
+    recorded("clip-xvector-3s", "Hello, world.", CLIP_3S, language="english"),
+    recorded("clip-xvector-10s-whole", "It is late.", CLIP_10S, layout="whole", language="english"),
+    recorded("clip1b7-icl-3s", "What is the time? It is half past ten.", CLIP_3S, REF, "tiny-base-1b7", language="english"),
+    recorded("clip1b7-icl-10s-whole", "Hello", CLIP_10S, REF, "tiny-base-1b7", layout="whole"),
+    recorded("clip1b7-xvector-3s", "One, two, three.", CLIP_3S, model="tiny-base-1b7"),
+)
+
+CASES = CUSTOM + ENDLESS + CUSTOM_1B7 + DESIGN + CLONE + RECORDED + SAMPLED
 
 CODEC_CASES = (
     CodecCase("codec-10", 10, (0, 6)),
@@ -195,4 +238,19 @@ CODEC_CASES = (
     CodecCase("codec-300", 300, (0, 296)),
     CodecCase("codec-325", 325, (0, 298, 321)),
     CodecCase("codec-700", 700, (0, 298, 322, 598, 696)),
+)
+
+ENCODE_CASES = (
+    EncodeCase("encode-300ms", 7200, 1),
+    EncodeCase("encode-3s", 72000, 2),
+    EncodeCase("encode-10s", 240000, 50),
+    EncodeCase("encode-26s", 624000, 84),
+    EncodeCase("encode-1280", 1280, 21),
+    EncodeCase("encode-1919", 1919, 22),
+    EncodeCase("encode-1920", 1920, 23),
+    EncodeCase("encode-1921", 1921, 4),
+    EncodeCase("encode-24007", 24007, 24),
+    EncodeCase("encode-28801", 28801, 5),
+    EncodeCase("encode-1b7-3s", 72000, 2, "tiny-base-1b7", False),
+    EncodeCase("encode-1b7-10s", 240000, 50, "tiny-base-1b7", False),
 )

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cases import CASES, CODEC_CASES, Case, CodecCase
+import clips
+from cases import CASES, CODEC_CASES, ENCODE_CASES, Case, CodecCase, EncodeCase
+from encode import export_encode_case
 from oracle import Recorder, Run, VoiceClonePromptItem, decode_chunked, decode_whole, load, margin
 from tiny import CODES
 
@@ -45,6 +47,8 @@ def call(wrapper, case: Case) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         return wrapper.generate_custom_voice(speaker=case.speaker, instruct=case.instruct, **common)[0][0], {}
     if case.mode == "voice_design":
         return wrapper.generate_voice_design(instruct=case.instruct, **common)[0][0], {}
+    if case.clip:
+        return call_with_clip(wrapper, case, common)
     vector = x_vector(case, wrapper.model.config.talker_config.hidden_size)
     given = {"xvector": vector}
     codes = None
@@ -53,6 +57,16 @@ def call(wrapper, case: Case) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         codes = torch.from_numpy(given["ref_codes"].astype(np.int64))
     item = VoiceClonePromptItem(ref_code=codes, ref_spk_embedding=torch.from_numpy(vector),
                                 x_vector_only_mode=codes is None, icl_mode=codes is not None, ref_text=case.ref_text)
+    return wrapper.generate_voice_clone(voice_clone_prompt=[item], **common)[0][0], given
+
+
+def call_with_clip(wrapper, case: Case, common: dict) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The same from audio: what the package makes of the clip is stored as the given inputs."""
+    (item,) = wrapper.create_voice_clone_prompt((clips.samples(case.clip), clips.RATE), case.ref_text,
+                                                x_vector_only_mode=not case.ref_frames)
+    given = {"xvector": item.ref_spk_embedding.numpy()}
+    if item.ref_code is not None:
+        given["ref_codes"] = item.ref_code.numpy().astype(np.int16)
     return wrapper.generate_voice_clone(voice_clone_prompt=[item], **common)[0][0], given
 
 
@@ -105,7 +119,9 @@ def problems(case: Case, run: Run, info: dict) -> list[str]:
 
 def describe(case: Case, run: Run, eos: int) -> dict:
     frames = len(run.codes)
+    clip = {"clip": {"samples": case.clip.samples, "seed": case.clip.seed, "crc": clips.crc(case.clip)}} if case.clip else {}
     return {
+        **clip,
         "name": case.name, "model": case.model, "mode": case.mode, "layout": case.layout, "text": case.text,
         "language": case.language, "speaker": case.speaker, "instruct": case.instruct, "ref_text": case.ref_text,
         "max_new_tokens": case.max_new_tokens, "sampling": case.sampling, "frames": frames,
@@ -196,13 +212,15 @@ def export_codec_case(wrapper, case: CodecCase, out: Path) -> list[str]:
 
 def export(models: Path, out: Path, names: set[str] | None = None) -> int:
     """Writes the cases (all, or those named) and returns the number of them that are not fit to be tests."""
-    chosen = [c for c in (*CASES, *CODEC_CASES) if not names or c.name in names]
+    chosen = [c for c in (*CASES, *CODEC_CASES, *ENCODE_CASES) if not names or c.name in names]
     bad = 0
     for model in dict.fromkeys(c.model for c in chosen):
         wrapper = load(models / model)
         for case in (c for c in chosen if c.model == model):
-            exporter = export_codec_case if isinstance(case, CodecCase) else export_case
-            found = exporter(wrapper, case, out)
+            if isinstance(case, EncodeCase):
+                found = export_encode_case(wrapper, case, out, write)
+            else:
+                found = (export_codec_case if isinstance(case, CodecCase) else export_case)(wrapper, case, out)
             bad += bool(found)
             for problem in found:
                 print(f"  {case.name}: {problem}", file=sys.stderr, flush=True)
@@ -215,7 +233,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=FIXTURES / "models")
     parser.add_argument("--out", type=Path, default=FIXTURES / "cases")
     args = parser.parse_args()
-    known = {c.name for c in (*CASES, *CODEC_CASES)}
+    known = {c.name for c in (*CASES, *CODEC_CASES, *ENCODE_CASES)}
     if unknown := set(args.names) - known:
         parser.error(f"unknown case {sorted(unknown)}")
     if not args.names and args.out.is_dir():

@@ -252,17 +252,22 @@ def codec_vocoder(c: dict) -> Iterator[Tensor]:
 
 
 def codec_encoder(c: dict) -> Iterator[Tensor]:
-    """The Mimi encoder, as far as the files hold it (its decoder half is never stored)."""
+    """The Mimi encoder, as far as the files hold it (its decoder half is never stored).
+
+    The gains make up for what ELU takes away, and small biases leave the signal the larger part: with plain ones every clip
+    would have nearly the same codes.
+    """
+    loud = {"gain": 1.25, "bias_gain": 0.3}
     e, channels, index = "encoder.encoder.layers.", c["num_filters"], 0
-    yield from conv(e + "0.conv", channels, c["audio_channels"], c["kernel_size"])
+    yield from conv(e + "0.conv", channels, c["audio_channels"], c["kernel_size"], gain=2.0, bias_gain=0.3)
     for ratio in reversed(c["upsampling_ratios"]):
         inner = channels // c["compress"]
-        yield from conv(e + f"{index + 1}.block.1.conv", inner, channels, c["residual_kernel_size"])
-        yield from conv(e + f"{index + 1}.block.3.conv", channels, inner, 1)
-        yield from conv(e + f"{index + 3}.conv", 2 * channels, channels, 2 * ratio)
+        yield from conv(e + f"{index + 1}.block.1.conv", inner, channels, c["residual_kernel_size"], **loud)
+        yield from conv(e + f"{index + 1}.block.3.conv", channels, inner, 1, **loud)
+        yield from conv(e + f"{index + 3}.conv", 2 * channels, channels, 2 * ratio, **loud)
         channels, index = 2 * channels, index + 3
     width, inner = c["hidden_size"], c["intermediate_size"]
-    yield from conv(e + f"{index + 2}.conv", width, channels, c["last_kernel_size"])
+    yield from conv(e + f"{index + 2}.conv", width, channels, c["last_kernel_size"], **loud)
     heads, kv = c["num_attention_heads"] * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]
     for i in range(c["num_hidden_layers"]):
         p = f"encoder.encoder_transformer.layers.{i}."

@@ -36,6 +36,8 @@ struct Case {
   std::string text, language, speaker, instruct, ref_text, layout, stop;
   int32_t max_new_tokens = 0, prompt_rows = 0;
   Sampling sampling;
+  int64_t clip_samples = 0;  ///< the reference as audio (clip.h), 0 = none
+  uint64_t clip_seed = 0;
 
   // Codec cases.
   size_t window_frames = 0, stride = 0;
