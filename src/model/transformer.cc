@@ -43,7 +43,7 @@ DecoderStack::Layer DecoderStack::load_layer(backend::Backend& device, const Wei
   const StackShape& s = shape_;
   const int32_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
   Layer layer;
-  layer.input_norm = from.vector("input_layernorm.weight", s.hidden);
+  layer.input_norm = load_norm(from, "input_layernorm");
   layer.wq = from.matrix("self_attn.q_proj.weight", q_width, s.hidden);
   layer.wk = from.matrix("self_attn.k_proj.weight", kv_width, s.hidden);
   layer.wv = from.matrix("self_attn.v_proj.weight", kv_width, s.hidden);
@@ -52,16 +52,22 @@ DecoderStack::Layer DecoderStack::load_layer(backend::Backend& device, const Wei
     layer.k_norm = from.vector("self_attn.k_norm.weight", s.head_dim);
   }
   layer.wo = from.matrix("self_attn.o_proj.weight", s.hidden, q_width);
-  layer.post_norm = from.vector("post_attention_layernorm.weight", s.hidden);
-  layer.gate = from.matrix("mlp.gate_proj.weight", s.intermediate, s.hidden);
-  layer.up = from.matrix("mlp.up_proj.weight", s.intermediate, s.hidden);
-  layer.down = from.matrix("mlp.down_proj.weight", s.hidden, s.intermediate);
+  layer.post_norm = load_norm(from, "post_attention_layernorm");
+  if (!s.encoder) layer.gate = from.matrix("mlp.gate_proj.weight", s.intermediate, s.hidden);
+  layer.up = from.matrix(s.encoder ? "mlp.fc1.weight" : "mlp.up_proj.weight", s.intermediate, s.hidden);
+  layer.down = from.matrix(s.encoder ? "mlp.fc2.weight" : "mlp.down_proj.weight", s.hidden, s.intermediate);
   if (s.layer_scales) {
     layer.attention_scale = from.vector("self_attn_layer_scale.scale", s.hidden);
     layer.mlp_scale = from.vector("mlp_layer_scale.scale", s.hidden);
   }
   layer.cache = allocate_cache(device, label, slots, capacity);
   return layer;
+}
+
+Norm DecoderStack::load_norm(const WeightLoader& from, const std::string& name) const {
+  Norm norm{Norm::rms, from.vector(name + ".weight", shape_.hidden), {}, shape_.epsilon};
+  if (shape_.encoder) norm.kind = Norm::layer, norm.bias = from.vector(name + ".bias", shape_.hidden);
+  return norm;
 }
 
 backend::KvCache DecoderStack::allocate_cache(backend::Backend& device, const std::string& label,
@@ -84,11 +90,9 @@ void DecoderStack::record_layers(backend::Ops& ops, const StackBuffers& b, const
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    const Norm input_norm{Norm::rms, layer.input_norm, {}, s.epsilon};
-    const Norm post_norm{Norm::rms, layer.post_norm, {}, s.epsilon};
     ops.label(label_ + ".layers." + std::to_string(i));
     ops.qkv_rope({.x = b.x,
-                  .norm = input_norm,
+                  .norm = layer.input_norm,
                   .wq = layer.wq,
                   .wk = layer.wk,
                   .wv = layer.wv,
@@ -116,15 +120,32 @@ void DecoderStack::record_layers(backend::Ops& ops, const StackBuffers& b, const
                 .scale = layer.attention_scale,
                 .out = b.x,
                 .lanes = lanes});
-    ops.gated_pair(
-        {.x = b.x, .norm = post_norm, .gate = layer.gate, .up = layer.up, .out = b.gated, .lanes = lanes});
-    ops.linear({.x = b.gated,
-                .weight = layer.down,
-                .residual = b.x,
-                .scale = layer.mlp_scale,
-                .out = b.x,
-                .lanes = lanes});
+    record_mlp(ops, layer, b, lanes);
   }
+}
+
+void DecoderStack::record_mlp(backend::Ops& ops, const Layer& layer, const StackBuffers& b,
+                              const Lanes& lanes) const {
+  if (shape_.encoder)
+    ops.linear({.x = b.x,
+                .norm = layer.post_norm,
+                .weight = layer.up,
+                .activation = backend::Activation::gelu_erf,
+                .out = b.gated,
+                .lanes = lanes});
+  else
+    ops.gated_pair({.x = b.x,
+                    .norm = layer.post_norm,
+                    .gate = layer.gate,
+                    .up = layer.up,
+                    .out = b.gated,
+                    .lanes = lanes});
+  ops.linear({.x = b.gated,
+              .weight = layer.down,
+              .residual = b.x,
+              .scale = layer.mlp_scale,
+              .out = b.x,
+              .lanes = lanes});
 }
 
 KvStore DecoderStack::allocate_store(backend::Backend& device, int32_t entries, int32_t rows) const {

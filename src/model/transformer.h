@@ -1,5 +1,5 @@
-// A stack of pre-norm decoder layers: the talker, the code predictor and the codec's transformer are all
-// this. Specification 3.2, 5.1, 8.4.
+// A stack of pre-norm decoder layers: the talker, the code predictor and the codec's two transformers are all
+// this. Specification 3.2, 5.1, 8.4, 9.3.
 #pragma once
 
 #include <string>
@@ -16,6 +16,7 @@ struct StackShape {
   int32_t window = 0;         ///< visible positions, itself included; 0 = all
   bool head_norms = true;     ///< per-head RMS norm of q and k (not in the codec)
   bool layer_scales = false;  ///< per-channel scale of both residual branches (codec only)
+  bool encoder = false;       ///< layer norms with bias, and fc2(gelu(fc1)) in place of the gated pair
 };
 
 /// Activations of one shape class. `x` [rows, hidden] is input and output.
@@ -55,12 +56,16 @@ class DecoderStack {
 
  private:
   struct Layer {
-    backend::Weight input_norm, wq, wk, wv, q_norm, k_norm, wo, attention_scale;
-    backend::Weight post_norm, gate, up, down, mlp_scale;
+    backend::Norm input_norm, post_norm;
+    backend::Weight wq, wk, wv, q_norm, k_norm, wo, attention_scale;
+    backend::Weight gate, up, down, mlp_scale;  ///< of an encoder: `up` is fc1, `down` fc2
     backend::KvCache cache;
   };
   Layer load_layer(backend::Backend& device, const WeightLoader& from, const std::string& label,
                    int32_t slots, int32_t capacity) const;
+  backend::Norm load_norm(const WeightLoader& from, const std::string& name) const;
+  void record_mlp(backend::Ops& ops, const Layer& layer, const StackBuffers& b,
+                  const backend::Lanes& lanes) const;
   backend::KvCache allocate_cache(backend::Backend& device, const std::string& label, int32_t slots,
                                   int32_t capacity) const;
 
