@@ -7,7 +7,7 @@
 namespace skald::backend::test {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(cpu_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(rig_devices()),
                          [](const auto& p) { return p.param; });
 
 /// inv_freq as the reference computes it, in float32 steps.

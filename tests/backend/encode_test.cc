@@ -8,7 +8,7 @@
 namespace skald::backend::test {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(cpu_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(rig_devices()),
                          [](const auto& p) { return p.param; });
 
 double elu(double x) { return x > 0 ? x : std::expm1(x); }

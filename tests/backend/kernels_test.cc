@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "backend/cpu/cpu.h"
 #include "rig.h"
 
 namespace skald::backend::test {

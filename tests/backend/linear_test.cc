@@ -1,4 +1,4 @@
-// linear and gated_pair against a double-precision reference; independence of rows, threads and targets.
+// linear and gated_pair against a double-precision reference; independence of rows, threads and devices.
 #include <gtest/gtest-spi.h>
 
 #include <bit>
@@ -78,7 +78,7 @@ void check_linear(Rig& rig, const LaneCase& c, int inputs, int outputs, const Op
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(cpu_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(rig_devices()),
                          [](const auto& p) { return p.param; });
 
 TEST_P(PerTarget, LinearOnOddSizesAndAllLanePatterns) {
@@ -273,37 +273,6 @@ TEST_P(PerTarget, Int8Runs) {
   for (int i = 1; i < 64; ++i) EXPECT_EQ(held(2, i), 0) << i;
   for (int i = 64; i < 128; ++i)  // half a step of the largest of this run
     EXPECT_NEAR(held(2, i), values[static_cast<size_t>(2 * kInputs + i)], 4.5 / 127 / 2) << i;
-}
-
-TEST(Packing, ExactTensorsAndConvolutionsAreNotRounded) {
-  Rig rig("", 2, 3, "int8");
-  const std::vector<float> values = rig.normal(40 * 30);
-  const auto bytes_of = [&](WeightRole role, std::vector<int64_t> shape, bool exact) {
-    const size_t before = rig.device().weight_bytes();
-    rig.device().load(
-        role,
-        {.name = "w", .shape = std::move(shape), .data = std::as_bytes(std::span(values)), .exact = exact});
-    return rig.device().weight_bytes() - before;
-  };
-  EXPECT_EQ(bytes_of(WeightRole::matrix, {40, 30}, true), size_t{48 * 30 * 4});
-  EXPECT_EQ(bytes_of(WeightRole::convolution, {40, 6, 5}, false), size_t{48 * 30 * 4});
-  EXPECT_EQ(bytes_of(WeightRole::matrix, {40, 30}, false),
-            size_t{3 * (64 + 512)});  // 30 * 16 rounded up to lines
-}
-
-TEST(Packing, NamesAndSizes) {
-  EXPECT_EQ(cpu_matrix_bytes("f32", true), 4);
-  EXPECT_EQ(cpu_matrix_bytes("bf16", false), 2);
-  EXPECT_EQ(cpu_matrix_bytes("int8", true), 1.0625);
-  EXPECT_EQ(cpu_matrix_bytes("auto", true), 2);
-  EXPECT_EQ(cpu_matrix_bytes("auto", false), 4);
-  for (const char* name : {"", "int4", "F32", "f32 "}) try {
-      make_cpu_backend({.weights = name});
-      FAIL() << name;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
-      EXPECT_NE(std::string(e.what()).find("auto, f32, bf16, int8"), std::string::npos) << e.what();
-    }
 }
 
 TEST(Linear, HalfPrecisionWeightsAreExact) {

@@ -81,9 +81,7 @@ std::vector<float> as_held(const std::string& weights, const std::vector<int64_t
 }
 
 Rig::Rig(const std::string& target, int threads, uint32_t seed, const std::string& weights)
-    : weights_(weights),
-      device_(make_cpu_backend({.threads = threads, .target = target, .weights = weights})),
-      random_(seed) {}
+    : weights_(weights), device_(make_rig_device(target, threads, weights)), random_(seed) {}
 
 std::vector<float> Rig::normal(int64_t count, float scale) {
   std::normal_distribution<float> distribution(0, scale);

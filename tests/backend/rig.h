@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/cpu.h"
 #include "backend/ops.h"
 
 namespace skald::backend::test {
@@ -64,6 +63,11 @@ std::vector<LaneCase> lane_cases(int rows, int rate = 1, int max_start = 0);
 /// One lane, slot 0, all rows.
 LaneCase plain_case(int rows, int start = 0);
 
+/// The devices of a test program, defined once in each: rig_cpu.cc or gpu/rig_gpu.cc. An empty name is the
+/// first of them; `threads` is for CPUs.
+std::vector<std::string> rig_devices();
+std::unique_ptr<Backend> make_rig_device(const std::string& name, int threads, const std::string& weights);
+
 class Rig {
  public:
   explicit Rig(const std::string& target = "", int threads = 2, uint32_t seed = 1,
@@ -106,7 +110,7 @@ class Rig {
   std::vector<std::unique_ptr<std::vector<float>>> kept_;  // table sources outlive the device's use of them
 };
 
-/// Suites that run once for every SIMD target of this machine.
+/// Suites that run once for every device: the SIMD targets of this machine, or what stands for GPUs.
 class PerTarget : public testing::TestWithParam<std::string> {};
 
 /// A matrix as "bf16" or "int8" hold it (docs/decisions/0006), "f32" and "auto" as it is.

@@ -10,7 +10,7 @@
 namespace skald::backend::test {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(cpu_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, PerTarget, testing::ValuesIn(rig_devices()),
                          [](const auto& p) { return p.param; });
 
 constexpr double kPi = 3.141592653589793;

@@ -82,7 +82,7 @@ struct EpilogueArgs {
   float* out;
   kp_i64 residual_stride, gate_stride, out_stride;
   float clip;      ///< > 0: limits to +-clip
-  int activation;  ///< 0 none, 1 silu, 2 gelu_erf
+  int activation;  ///< an Activation of ops.h
 };
 
 /// Input rows of a product: row r of lane l starts at data + l * lane_stride + r * row_stride; tap t reads

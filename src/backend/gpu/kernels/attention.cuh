@@ -11,7 +11,8 @@ extern "C" __global__ void KP_BOUNDS(128) rope_angles(RopeAnglesArgs a) {
   if (row - lane * a.lanes.rows >= l.rows) return;
   float* to = a.out + row * a.out_stride;
   const float position = (float)(l.position + row - lane * a.lanes.rows);
-  for (int i = kp_tid(); i < a.half; i += 128) kp_cos_sin(position * a.inverse_frequency[i], to + i, to + a.half + i);
+  for (int i = kp_tid(); i < a.half; i += 128)
+    kp_cos_sin(position * a.inverse_frequency[i], to + i, to + a.half + i);
 }
 
 /// A row of a lane that stays inside the cache; faults are reported and make it -1.
@@ -72,13 +73,15 @@ extern "C" __global__ void KP_BOUNDS(256) place_heads(PlaceHeadsArgs a) {
 
 // ---- attention
 //
-// A key belongs to one of 32 octets of lanes: key first + j of a block's range to octet j % 32. An octet keeps the
-// largest score, the sum of exponentials and the weighted values of its keys. Octets are joined in a fixed tree,
-// blocks in the order of their keys. The cut into blocks depends on the number of keys and on `splits` alone.
+// A key belongs to one of 32 octets of lanes: key first + j of a block's range to octet j % 32. An octet
+// keeps the largest score, the sum of exponentials and the weighted values of its keys. Octets are joined in
+// a fixed tree, blocks in the order of their keys. The cut into blocks depends on the number of keys and on
+// `splits` alone.
 
 enum { kOctets = 32, kKeysPerSplit = 64 };
 
-/// Partial softmax of some keys, the values of one lane: elements 4 (l + 8 i) .. + 3 for i < kChunks, l = lane % 8.
+/// Partial softmax of some keys, the values of one lane: elements 4 (l + 8 i) .. + 3 for i < kChunks, l =
+/// lane % 8.
 template <int kChunks>
 struct Partial {
   float most, total;
@@ -92,7 +95,8 @@ KP_DEV void load_head(const float* from, int head_dim, int aligned, float* to) {
     const int at = 4 * ((kp_lane() & 7) + 8 * i);
     if (aligned && at < head_dim) {
       const kp_u32x4 v = *(const kp_u32x4*)(from + at);
-      to[4 * i] = kp_as_f32(v.x), to[4 * i + 1] = kp_as_f32(v.y), to[4 * i + 2] = kp_as_f32(v.z), to[4 * i + 3] = kp_as_f32(v.w);
+      to[4 * i] = kp_as_f32(v.x), to[4 * i + 1] = kp_as_f32(v.y), to[4 * i + 2] = kp_as_f32(v.z),
+             to[4 * i + 3] = kp_as_f32(v.w);
     } else {
       KP_UNROLL
       for (int j = 0; j < 4; ++j) to[4 * i + j] = at + j < head_dim ? from[at + j] : 0.0f;
@@ -102,10 +106,12 @@ KP_DEV void load_head(const float* from, int head_dim, int aligned, float* to) {
 
 /// Joins `other` to `mine`, both of the same head and elements.
 template <int kCount>
-KP_DEV void join(float& most, float& total, float* value, float other_most, float other_total, const float* other) {
+KP_DEV void join(float& most, float& total, float* value, float other_most, float other_total,
+                 const float* other) {
   const float larger = kp_max(most, other_most);
   // Where there are no keys at all both are -infinity, whose difference is NaN.
-  const float mine = most == larger ? 1.0f : kp_exp(most - larger), its = other_most == larger ? 1.0f : kp_exp(other_most - larger);
+  const float mine = most == larger ? 1.0f : kp_exp(most - larger),
+              its = other_most == larger ? 1.0f : kp_exp(other_most - larger);
   most = larger;
   total = total * mine + other_total * its;
   KP_UNROLL
@@ -126,8 +132,8 @@ KP_DEV KeyRange key_range(const AttentionArgs& a, int position, int split) {
 }
 
 template <int kChunks, int kHeads>
-KP_DEV void attend_octet(const AttentionArgs& a, const float* q, const CachedRow& at, const KeyRange& range, int kv_head,
-                         Partial<kChunks>* out) {
+KP_DEV void attend_octet(const AttentionArgs& a, const float* q, const CachedRow& at, const KeyRange& range,
+                         int kv_head, Partial<kChunks>* out) {
   float query[kHeads][4 * kChunks];
   KP_UNROLL
   for (int h = 0; h < kHeads; ++h) {
@@ -167,8 +173,8 @@ KP_DEV void attend_octet(const AttentionArgs& a, const float* q, const CachedRow
   }
 }
 
-/// Joins the octets of a block; the first octet of warp 0 ends with all. `shared` holds 8 * 8 * (4 kChunks + 2)
-/// floats.
+/// Joins the octets of a block; the first octet of warp 0 ends with all. `shared` holds 8 * 8 * (4 kChunks +
+/// 2) floats.
 template <int kChunks>
 KP_DEV void join_block(Partial<kChunks>& p, float* shared) {
   enum { kCount = 4 * kChunks };
@@ -201,8 +207,7 @@ KP_DEV void join_block(Partial<kChunks>& p, float* shared) {
 template <int kChunks>
 KP_DEV void store_attention(const AttentionArgs& a, const Partial<kChunks>& p, float* out) {
   KP_UNROLL
-  for (int i = 0; i < kChunks; ++i)
-    KP_UNROLL
+  for (int i = 0; i < kChunks; ++i) KP_UNROLL
   for (int j = 0; j < 4; ++j) {
     const int at = 4 * (kp_lane() + 8 * i) + j;
     if (at < a.head_dim) out[at] = p.value[4 * i + j] / p.total;
@@ -234,7 +239,8 @@ KP_DEV void attend(const AttentionArgs& a, float* shared) {
   const KeyRange range = key_range(a, at.position, split);
   if (split >= range.blocks) return;
   Partial<kChunks> p[kHeads];
-  attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, at, range, head / (a.heads / a.kv_heads), p);
+  attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, at, range,
+                                head / (a.heads / a.kv_heads), p);
   KP_UNROLL
   for (int h = 0; h < kHeads; ++h) {
     join_block<kChunks>(p[h], shared);
@@ -268,10 +274,10 @@ KP_DEV void attend(const AttentionArgs& a, float* shared) {
   store_attention<kChunks>(a, all, a.out + row * a.out_stride + (head + kp_warp()) * a.head_dim);
 }
 
-#define ATTENTION(name, chunks, heads)                            \
+#define ATTENTION(name, chunks, heads)                              \
   extern "C" __global__ void KP_BOUNDS(256) name(AttentionArgs a) { \
-    __shared__ float shared[8 * 8 * (4 * chunks + 2)];            \
-    attend<chunks, heads>(a, shared);                             \
+    __shared__ float shared[8 * 8 * (4 * chunks + 2)];              \
+    attend<chunks, heads>(a, shared);                               \
   }
 ATTENTION(attention_64_1, 2, 1)
 ATTENTION(attention_64_2, 2, 2)

@@ -8,7 +8,8 @@ extern "C" __global__ void KP_BOUNDS(256) stage(StageArgs a) {
   kp_wait_previous();
   const kp_i64 at = (kp_i64)kp_bid() * 256 + kp_tid();
   const int whole = a.history + a.lanes.rows;
-  const int staged = (int)(at / a.width), column = (int)(at - (kp_i64)staged * a.width), lane = staged / whole;
+  const int staged = (int)(at / a.width), column = (int)(at - (kp_i64)staged * a.width),
+            lane = staged / whole;
   if (lane >= a.lanes.lanes) return;
   const int r = staged - lane * whole - a.history;
   const Lane l = read_lane(a.lanes, lane);
@@ -25,7 +26,8 @@ extern "C" __global__ void KP_BOUNDS(256) stage(StageArgs a) {
 extern "C" __global__ void KP_BOUNDS(64) depthwise(DepthwiseArgs a) {
   kp_launch_dependents();
   kp_wait_previous();
-  const int parts = (a.channels + 63) / 64, lane = kp_bid() / parts, c = (kp_bid() - lane * parts) * 64 + kp_tid();
+  const int parts = (a.channels + 63) / 64, lane = kp_bid() / parts,
+            c = (kp_bid() - lane * parts) * 64 + kp_tid();
   const Lane l = read_lane(a.lanes, lane);
   if (l.rows == 0 || c >= a.channels) return;
   const int history = a.taps - 1;

@@ -44,8 +44,8 @@ KP_DEV bool row_counts(const LaneArgs& a, int row) {
 
 enum { kRowThreads = 256 };
 
-/// Sum of one value per thread over the first 256 threads of a block; every thread of the block calls it and gets
-/// it. `part` holds 8 floats and may be used again after the next barrier.
+/// Sum of one value per thread over the first 256 threads of a block; every thread of the block calls it and
+/// gets it. `part` holds 8 floats and may be used again after the next barrier.
 KP_DEV float sum256(float v, float* part) {
   v = kp_sum32(v);
   if (kp_lane() == 0 && kp_warp() < 8) part[kp_warp()] = v;
@@ -61,8 +61,8 @@ struct RowNorm {
   float mean, factor;
 };
 
-/// The sums run over elements t, t + 256, ... of thread t. `part` holds 16 floats; a barrier must stand between two
-/// calls with the same ones.
+/// The sums run over elements t, t + 256, ... of thread t. `part` holds 16 floats; a barrier must stand
+/// between two calls with the same ones.
 KP_DEV RowNorm row_norm(const NormArgs& norm, const float* x, int width, float* part) {
   RowNorm r = {0.0f, 1.0f};
   const int t = kp_tid() < kRowThreads ? kp_tid() : width;

@@ -3,6 +3,16 @@
 #pragma once
 #include "backend/gpu/kernels/prelude.cuh"
 
+/// (exp(r) - 1 - r) / r^2 for |r| up to ln 2 / 2.
+KP_DEV float kp_exp_tail(float r) {
+  float p = 0.000197460511f;
+  p = kp_fma(p, r, 0.00139354484f);
+  p = kp_fma(p, r, 0.0083335638f);
+  p = kp_fma(p, r, 0.0416664593f);
+  p = kp_fma(p, r, 0.166666657f);
+  return kp_fma(p, r, 0.5f);
+}
+
 /// exp(x + low), |low| small. Results below the normal range are 0, above it infinity; NaN stays NaN.
 KP_DEV float kp_exp_sum(float x, float low) {
   float c = x < -104.0f ? -104.0f : x;
@@ -11,13 +21,7 @@ KP_DEV float kp_exp_sum(float x, float low) {
   float r = c - n * 0x1.62ep-1f;  // ln 2 in two parts; n times the first (13 bits) is exact
   r = r - n * 0x1.0bfbe8p-15f;
   r = r + low;
-  float p = 0.000197460511f;
-  p = kp_fma(p, r, 0.00139354484f);
-  p = kp_fma(p, r, 0.0083335638f);
-  p = kp_fma(p, r, 0.0416664593f);
-  p = kp_fma(p, r, 0.166666657f);
-  p = kp_fma(p, r, 0.5f);
-  const float e = 1.0f + kp_fma(p, r * r, r);
+  const float e = 1.0f + kp_fma(kp_exp_tail(r), r * r, r);
   const int whole = n == n ? (int)n : 0, first = whole >> 1, second = whole - first;
   float y = e * kp_as_f32((kp_u32)(first + 127) << 23) * kp_as_f32((kp_u32)(second + 127) << 23);
   y = x < -87.3365479f ? 0.0f : y;
@@ -61,10 +65,29 @@ KP_DEV float kp_gelu(float x) {
   return x == x ? y : x;
 }
 
+/// exp(x) - 1 for x <= 0, without cancellation; NaN stays NaN.
+KP_DEV float kp_exp_minus_one(float x) {
+  const float c = x < -30.0f ? -30.0f : x;  // below, exp(x) is less than half a unit of 1
+  const float n = kp_rint(c * 1.44269504f);
+  float r = c - n * 0x1.62ep-1f;
+  r = r - n * 0x1.0bfbe8p-15f;
+  const float e = kp_fma(kp_exp_tail(r), r * r, r);
+  const float scale = kp_as_f32((kp_u32)((n == n ? (int)n : 0) + 127) << 23);
+  const float y = kp_fma(e, scale, scale - 1.0f);
+  return x == x ? y : x;
+}
+
+/// `activation` is one of ops.h.
 KP_DEV float kp_activate(int activation, float x) {
+  if (activation == 0) return x;
   if (activation == 1) return kp_silu(x);
   if (activation == 2) return kp_gelu(x);
-  return x;
+  if (activation == 5) return 1.0f / (1.0f + kp_exp(-x));           // sigmoid
+  if (activation == 6) return x <= 0.0f ? kp_exp_minus_one(x) : x;  // elu
+  const float positive = x < 0.0f ? 0.0f : x;                       // relu
+  if (activation == 3) return positive;
+  const float e = kp_exp_minus_one(positive * -2.0f);  // relu_tanh
+  return -e / (e + 2.0f);
 }
 
 /// sin(r)^2 for |r| <= pi / 2.
@@ -78,7 +101,8 @@ KP_DEV float kp_sin_squared_near(float r) {
   return s * s;
 }
 
-/// The fraction of |x| / pi in (-1/2, 1/2], times pi, from the bits of 1 / pi: for any finite x of 2^20 or more.
+/// The fraction of |x| / pi in (-1/2, 1/2], times pi, from the bits of 1 / pi: for any finite x of 2^20 or
+/// more.
 KP_DEV float kp_remainder_pi(float x) {
   // 1 / pi = 0.0101000101111100110000011011011100100111...b
   const kp_u32 inverse_pi[] = {0x517cc1b7u, 0x27220a94u, 0xfe13abe8u, 0xfa9a6ee0u,
@@ -151,7 +175,8 @@ KP_DEV float kp_minus_log(float u) {
   const kp_u32 bits = kp_as_u32(u) - 0x3f330000u;  // mantissa from about 0.7 to 1.4
   const int exponent = (int)bits >> 23;
   const float m = kp_as_f32((bits & 0x7fffffu) + 0x3f330000u);
-  // log m = 2 atanh(s), s = (m - 1) / (m + 1), in double: a few candidates a draw, and the draws of all devices agree.
+  // log m = 2 atanh(s), s = (m - 1) / (m + 1), in double: a few candidates a draw, and the draws of all
+  // devices agree.
   const double f = (double)m - 1.0, s = f / (f + 2.0), t = s * s;
   double p = 1.0 / 17.0;
   p = kp_fma_d(p, t, 1.0 / 15.0);

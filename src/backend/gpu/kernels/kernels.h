@@ -15,14 +15,16 @@ struct KernelModule {
 
 namespace modules {
 inline constexpr std::string_view kProduct[] = {
-    "product_f32_1",     "product_f32_2",    "product_f32_4",     "product_bf16_1", "product_bf16_2",
-    "product_bf16_4",    "product_int8_1",   "product_int8_2",    "product_int8_4", "pair_f32_1",
-    "pair_f32_2",        "pair_f32_4",       "pair_bf16_1",       "pair_bf16_2",    "pair_bf16_4",
-    "pair_int8_1",       "pair_int8_2",      "pair_int8_4",       "product_f32_many", "product_bf16_many",
+    "product_f32_1",     "product_f32_2",  "product_f32_4",  "product_bf16_1",   "product_bf16_2",
+    "product_bf16_4",    "product_int8_1", "product_int8_2", "product_int8_4",   "pair_f32_1",
+    "pair_f32_2",        "pair_f32_4",     "pair_bf16_1",    "pair_bf16_2",      "pair_bf16_4",
+    "pair_int8_1",       "pair_int8_2",    "pair_int8_4",    "product_f32_many", "product_bf16_many",
     "product_int8_many", "normalise"};
-inline constexpr std::string_view kAttention[] = {"rope_angles",    "place_heads",    "attention_64_1", "attention_64_2",
-                                                  "attention_128_1", "attention_128_2", "attention_256_1"};
-inline constexpr std::string_view kRows[] = {"gather_sum", "store_rows", "copy_rows", "advance", "publish_frame"};
+inline constexpr std::string_view kAttention[] = {"rope_angles",    "place_heads",     "attention_64_1",
+                                                  "attention_64_2", "attention_128_1", "attention_128_2",
+                                                  "attention_256_1"};
+inline constexpr std::string_view kRows[] = {"gather_sum", "store_rows", "copy_rows", "advance",
+                                             "publish_frame"};
 inline constexpr std::string_view kSample[] = {"sample"};
 inline constexpr std::string_view kAudio[] = {"stage", "depthwise"};
 }  // namespace modules

@@ -1,8 +1,9 @@
-// The one file that knows which GPU compiler it is under: clang or HIPRTC for AMD, NVRTC for NVIDIA, or a host
-// compiler with the test stand-in (tests/standin/simt/simt.h, included before this). No vendor header is used.
+// The one file that knows which GPU compiler it is under: clang or HIPRTC for AMD, NVRTC for NVIDIA, or a
+// host compiler with the test stand-in (tests/standin/simt/simt.h, included before this). No vendor header is
+// used.
 //
-// Kernels are written for virtual warps of 32 lanes (kp_lane, kp_warp); exchanges stay inside one, so hardware
-// waves of 32 and of 64 lanes give the same bits. Exchanges and barriers stand in uniform code only.
+// Kernels are written for virtual warps of 32 lanes (kp_lane, kp_warp); exchanges stay inside one, so
+// hardware waves of 32 and of 64 lanes give the same bits. Exchanges and barriers stand in uniform code only.
 // Compile without contraction (NVRTC --fmad=false, clang -ffp-contract=off): every multiply-add is a kp_fma.
 #pragma once
 #include "backend/gpu/kernels/args.h"
@@ -22,6 +23,10 @@ struct alignas(16) kp_u32x4 {
   kp_u32 x, y, z, w;
 };
 
+#if defined(KP_HOST)
+KP_DEV kp_u32x4 kp_load_weights(const void* p) { return *(const kp_u32x4*)p; }
+#endif
+
 // ---------------------------------------------------------------- AMD
 #if defined(KP_AMD)
 #ifndef __global__
@@ -32,7 +37,7 @@ struct alignas(16) kp_u32x4 {
 #define KP_BOUNDS(n) __attribute__((amdgpu_flat_work_group_size(64, n)))
 #define KP_DEV static __attribute__((device)) inline __attribute__((always_inline))
 #define KP_UNROLL _Pragma("unroll")
-#define KP_DYN_SHARED(T, name)                                                          \
+#define KP_DYN_SHARED(T, name)                                                        \
   extern __attribute__((shared)) __attribute__((aligned(16))) unsigned char kp_dyn[]; \
   T* name = (T*)kp_dyn
 KP_DEV int kp_tid() { return (int)__builtin_amdgcn_workitem_id_x(); }
@@ -52,7 +57,8 @@ KP_DEV int kp_hardware_lane() {
   return (int)__builtin_amdgcn_mbcnt_lo(~0u, 0);
 #endif
 }
-// Never permlane: LLVM before 21 may sink it into a following `if (lane == 0)`, where half of the wave is off.
+// Never permlane: LLVM before 21 may sink it into a following `if (lane == 0)`, where half of the wave is
+// off.
 KP_DEV kp_u32 kp_shfl_xor_u(kp_u32 v, int mask) {
   return (kp_u32)__builtin_amdgcn_ds_bpermute((kp_hardware_lane() ^ mask) << 2, (int)v);
 }
@@ -67,7 +73,8 @@ KP_DEV double kp_rint_d(double x) { return __builtin_rint(x); }
 KP_DEV double kp_fma_d(double a, double b, double c) { return __builtin_fma(a, b, c); }
 /// Byte i of the result is byte (selector >> 4 i & 7) of the eight bytes x, y.
 KP_DEV kp_u32 kp_bytes(kp_u32 x, kp_u32 y, kp_u32 selector) {
-  const kp_u32 wide = (selector & 7u) | (selector & 0x70u) << 4 | (selector & 0x700u) << 8 | (selector & 0x7000u) << 12;
+  const kp_u32 wide =
+      (selector & 7u) | (selector & 0x70u) << 4 | (selector & 0x700u) << 8 | (selector & 0x7000u) << 12;
   return __builtin_amdgcn_perm(y, x, wide);
 }
 KP_DEV kp_u32x4 kp_load_weights(const void* p) { return *(const kp_u32x4*)p; }
@@ -100,7 +107,7 @@ KP_DEV void kp_launch_dependents() {}
 #define KP_BOUNDS(n) __launch_bounds__(n)
 #define KP_DEV static __device__ __forceinline__
 #define KP_UNROLL _Pragma("unroll")
-#define KP_DYN_SHARED(T, name)                             \
+#define KP_DYN_SHARED(T, name)                            \
   extern __shared__ __align__(16) unsigned char kp_dyn[]; \
   T* name = (T*)kp_dyn
 KP_DEV int kp_tid() { return (int)threadIdx.x; }
@@ -144,8 +151,8 @@ KP_DEV int kp_load_acquire_system(const int* p) {
 KP_DEV void kp_store_system(kp_u64* p, kp_u64 v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
-/// With programmatic dependent launch a kernel may start before the one ahead of it has ended. What stands before
-/// kp_wait_previous() may touch weights alone. Without that attribute both are nothing.
+/// With programmatic dependent launch a kernel may start before the one ahead of it has ended. What stands
+/// before kp_wait_previous() may touch weights alone. Without that attribute both are nothing.
 KP_DEV void kp_wait_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -168,7 +175,8 @@ KP_DEV float kp_infinity() { return kp_as_f32(0x7f800000u); }
 KP_DEV int kp_min_i(int a, int b) { return a < b ? a : b; }
 KP_DEV int kp_max_i(int a, int b) { return a > b ? a : b; }
 
-/// Sum and largest of the 32 lanes, in every lane. The order of the sum is that of all exchanges: 16, 8, 4, 2, 1.
+/// Sum and largest of the 32 lanes, in every lane. The order of the sum is that of all exchanges: 16, 8, 4,
+/// 2, 1.
 KP_DEV float kp_sum32(float v) {
   KP_UNROLL
   for (int mask = 16; mask > 0; mask >>= 1) v += kp_shfl_xor(v, mask);

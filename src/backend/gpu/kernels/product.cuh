@@ -1,8 +1,9 @@
 // Matrix products: every linear layer, gated pairs, projections to q, k, v, and all convolutions.
 //
-// Order of operations, the same in every kernel and for any number of rows: the groups of inputs of a panel (32
-// inputs, int8: 64) are cut into 8 consecutive parts; lane l of a virtual warp sums inputs l (int8: 2 l, 2 l + 1) of
-// the groups of a part in order; the 8 parts of a lane are added in order; the lanes are added as kp_sum32() does.
+// Order of operations, the same in every kernel and for any number of rows: the groups of inputs of a panel
+// (32 inputs, int8: 64) are cut into 8 consecutive parts; lane l of a virtual warp sums inputs l (int8: 2 l,
+// 2 l + 1) of the groups of a part in order; the 8 parts of a lane are added in order; the lanes are added as
+// kp_sum32() does.
 #pragma once
 #include "backend/gpu/kernels/common.cuh"
 
@@ -65,11 +66,14 @@ KP_DEV void unpack(const Unit<kKind>& u, int which, float* w) {
     w[0] = kp_as_f32(u.a.x), w[1] = kp_as_f32(u.a.y), w[2] = kp_as_f32(u.a.z), w[3] = kp_as_f32(u.a.w);
     w[4] = kp_as_f32(u.b.x), w[5] = kp_as_f32(u.b.y), w[6] = kp_as_f32(u.b.z), w[7] = kp_as_f32(u.b.w);
   } else if (kKind == kElementBf16) {
-    w[0] = kp_bf16_low(u.a.x), w[1] = kp_bf16_high(u.a.x), w[2] = kp_bf16_low(u.a.y), w[3] = kp_bf16_high(u.a.y);
-    w[4] = kp_bf16_low(u.a.z), w[5] = kp_bf16_high(u.a.z), w[6] = kp_bf16_low(u.a.w), w[7] = kp_bf16_high(u.a.w);
+    w[0] = kp_bf16_low(u.a.x), w[1] = kp_bf16_high(u.a.x), w[2] = kp_bf16_low(u.a.y),
+    w[3] = kp_bf16_high(u.a.y);
+    w[4] = kp_bf16_low(u.a.z), w[5] = kp_bf16_high(u.a.z), w[6] = kp_bf16_low(u.a.w),
+    w[7] = kp_bf16_high(u.a.w);
   } else {
     // A byte b of two's complement plus 128 in the low bits of 2^23 is the float 2^23 + 128 + b.
-    const kp_u32 low = (which == 0 ? u.a.x : u.a.z) ^ 0x80808080u, high = (which == 0 ? u.a.y : u.a.w) ^ 0x80808080u;
+    const kp_u32 low = (which == 0 ? u.a.x : u.a.z) ^ 0x80808080u,
+                 high = (which == 0 ? u.a.y : u.a.w) ^ 0x80808080u;
     KP_UNROLL
     for (int i = 0; i < 4; ++i) {
       w[i] = kp_as_f32(kp_bytes(low, 0x4b000000u, 0x7540u + (kp_u32)i)) - 8388736.0f;
@@ -80,13 +84,13 @@ KP_DEV void unpack(const Unit<kKind>& u, int which, float* w) {
 
 /// acc[r][c] += x[r] . weights of output c.
 template <int kKind, int kRows>
-KP_DEV void accumulate(const Unit<kKind>& u, const kp_u8* scales, const float (*x)[2], float (*acc)[kPanelOutputs]) {
+KP_DEV void accumulate(const Unit<kKind>& u, const kp_u8* scales, const float (*x)[2],
+                       float (*acc)[kPanelOutputs]) {
   float w[kPanelOutputs];
   unpack<kKind>(u, 0, w);
   if (kKind != kElementInt8) {
     KP_UNROLL
-    for (int r = 0; r < kRows; ++r)
-      KP_UNROLL
+    for (int r = 0; r < kRows; ++r) KP_UNROLL
     for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = kp_fma(x[r][0], w[c], acc[r][c]);
     return;
   }
@@ -94,8 +98,7 @@ KP_DEV void accumulate(const Unit<kKind>& u, const kp_u8* scales, const float (*
   unpack<kKind>(u, 1, second);
   const float* scale = (const float*)scales;
   KP_UNROLL
-  for (int r = 0; r < kRows; ++r)
-    KP_UNROLL
+  for (int r = 0; r < kRows; ++r) KP_UNROLL
   for (int c = 0; c < kPanelOutputs; ++c)
     acc[r][c] = kp_fma(scale[c], kp_fma(x[r][1], second[c], x[r][0] * w[c]), acc[r][c]);
 }
@@ -114,8 +117,7 @@ KP_DEV void load_inputs(const ProductArgs& a, const Inputs<kRows>& in, const Pan
   const GroupAt at = locate(p, g);
   const int first = at.group * group_inputs<kKind>() + kp_lane() * (kKind == kElementInt8 ? 2 : 1);
   KP_UNROLL
-  for (int r = 0; r < kRows; ++r)
-    KP_UNROLL
+  for (int r = 0; r < kRows; ++r) KP_UNROLL
   for (int i = 0; i < (kKind == kElementInt8 ? 2 : 1); ++i) {
     x[r][i] = 0.0f;
     if (in.row[r] && first + i < inputs)
@@ -123,12 +125,12 @@ KP_DEV void load_inputs(const ProductArgs& a, const Inputs<kRows>& in, const Pan
   }
 }
 
-/// Adds groups [from, to) of a panel to acc. `next` holds the unit of group `from`; units are fetched kAhead groups
-/// ahead of their use.
+/// Adds groups [from, to) of a panel to acc. `next` holds the unit of group `from`; units are fetched kAhead
+/// groups ahead of their use.
 enum { kAhead = 4 };
 template <int kKind, int kRows>
-KP_DEV void accumulate_groups(const ProductArgs& a, const Inputs<kRows>& in, const Panel& p, int inputs, int from, int to,
-                              Unit<kKind>* next, float (*acc)[kPanelOutputs]) {
+KP_DEV void accumulate_groups(const ProductArgs& a, const Inputs<kRows>& in, const Panel& p, int inputs,
+                              int from, int to, Unit<kKind>* next, float (*acc)[kPanelOutputs]) {
   for (int g = from; g < to; g += kAhead) {
     Unit<kKind> now[kAhead];
     KP_UNROLL
@@ -185,11 +187,13 @@ KP_DEV const float* input_row(const ProductArgs& a, int row) {
 KP_DEV void carry_state(const ProductArgs& a, int block, int threads) {
   const int per_lane = a.carry.history * a.carry.width, total = per_lane * a.lanes.lanes;
   for (int i = block * threads + kp_tid(); i < total; i += a.carry.blocks * threads) {
-    const int lane = i / per_lane, at = i - lane * per_lane, h = at / a.carry.width, c = at - h * a.carry.width;
+    const int lane = i / per_lane, at = i - lane * per_lane, h = at / a.carry.width,
+              c = at - h * a.carry.width;
     const Lane l = read_lane(a.lanes, lane);
     if (l.rows == 0) continue;
     const kp_i64 from = (kp_i64)lane * (a.carry.history + a.lanes.rows) + l.rows + h;
-    a.carry.state[((kp_i64)l.slot * a.carry.history + h) * a.carry.stride + c] = a.carry.from[from * a.carry.width + c];
+    a.carry.state[((kp_i64)l.slot * a.carry.history + h) * a.carry.stride + c] =
+        a.carry.from[from * a.carry.width + c];
   }
 }
 
@@ -231,21 +235,22 @@ KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
   for (int which = 0; which < (kPair ? 2 : 1); ++which) {
     float acc[kRows][kPanelOutputs];
     KP_UNROLL
-    for (int r = 0; r < kRows; ++r)
-      KP_UNROLL
+    for (int r = 0; r < kRows; ++r) KP_UNROLL
     for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = 0.0f;
-    accumulate_groups<kKind, kRows>(a, in, which ? second : panel, m.inputs, from, to, which ? next_second : next, acc);
+    accumulate_groups<kKind, kRows>(a, in, which ? second : panel, m.inputs, from, to,
+                                    which ? next_second : next, acc);
     if (which) kp_barrier();  // the sums of the first have been read
     KP_UNROLL
-    for (int r = 0; r < kRows; ++r)
-      KP_UNROLL
-    for (int c = 0; c < kPanelOutputs; ++c) exchange[((part * kRows + r) * kPanelOutputs + c) * 32 + kp_lane()] = acc[r][c];
+    for (int r = 0; r < kRows; ++r) KP_UNROLL
+    for (int c = 0; c < kPanelOutputs; ++c)
+      exchange[((part * kRows + r) * kPanelOutputs + c) * 32 + kp_lane()] = acc[r][c];
     kp_barrier();
     KP_UNROLL
     for (int r = 0; r < kRows; ++r) {  // warp c adds up output c
       float sum = 0.0f;
       KP_UNROLL
-      for (int n = 0; n < kParts; ++n) sum += exchange[((n * kRows + r) * kPanelOutputs + kp_warp()) * 32 + kp_lane()];
+      for (int n = 0; n < kParts; ++n)
+        sum += exchange[((n * kRows + r) * kPanelOutputs + kp_warp()) * 32 + kp_lane()];
       sums[which][r] = kp_sum32(sum);
     }
   }
@@ -264,8 +269,8 @@ KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
 
 enum { kManyRows = 4 };  ///< rows of one warp in product_many
 
-/// Four rows by one panel a warp. The 8 warps of a block are 8 / row_groups panels by row_groups groups of rows;
-/// block b: panels from 8 / row_groups * (b % columns), rows from 4 * row_groups * (b / columns).
+/// Four rows by one panel a warp. The 8 warps of a block are 8 / row_groups panels by row_groups groups of
+/// rows; block b: panels from 8 / row_groups * (b % columns), rows from 4 * row_groups * (b / columns).
 template <int kKind>
 KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
   const int wide = kParts / row_groups, columns = (panels + wide - 1) / wide;
@@ -286,21 +291,18 @@ KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
   const int size = part_size(panel), end = panel.groups * panel.taps;
   float total[kManyRows][kPanelOutputs], acc[kManyRows][kPanelOutputs];
   KP_UNROLL
-  for (int r = 0; r < kManyRows; ++r)
-    KP_UNROLL
+  for (int r = 0; r < kManyRows; ++r) KP_UNROLL
   for (int c = 0; c < kPanelOutputs; ++c) total[r][c] = 0.0f;
   for (int from = 0; from < end; from += size) {
     Unit<kKind> next[kAhead];
     const int to = kp_min_i(from + size, end);
     fetch_first<kKind>(panel, from, to, next);
     KP_UNROLL
-    for (int r = 0; r < kManyRows; ++r)
-      KP_UNROLL
+    for (int r = 0; r < kManyRows; ++r) KP_UNROLL
     for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = 0.0f;
     accumulate_groups<kKind, kManyRows>(a, in, panel, m.inputs, from, to, next, acc);
     KP_UNROLL
-    for (int r = 0; r < kManyRows; ++r)
-      KP_UNROLL
+    for (int r = 0; r < kManyRows; ++r) KP_UNROLL
     for (int c = 0; c < kPanelOutputs; ++c) total[r][c] += acc[r][c];
   }
   // Lanes halve the outputs they hold until each has one, c = lane / 4, then add the last four lanes.
@@ -324,7 +326,8 @@ KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
   if (index.panel * kPanelOutputs + c >= m.outputs) return;
   KP_UNROLL
   for (int r = 0; r < kManyRows; ++r)
-    if ((lane & 3) == r && in.row[r]) finish(a.to, total[r][0], (kp_i64)(first + r) * m.phases + index.phase, index.column + c);
+    if ((lane & 3) == r && in.row[r])
+      finish(a.to, total[r][0], (kp_i64)(first + r) * m.phases + index.phase, index.column + c);
 }
 
 /// Number of panels of all matrices and phases.
@@ -336,18 +339,18 @@ KP_DEV int count_panels(const ProductArgs& a) {
   return n;
 }
 
-#define PRODUCT_FEW(name, kind, count, pair)                                  \
-  extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {             \
-    KP_DYN_SHARED(float, exchange);                                           \
-    kp_launch_dependents();                                                   \
-    const int panels = count_panels<pair>(a);                                 \
-    const int tiles = (a.lanes.lanes * a.lanes.rows + count - 1) / count;     \
-    if (kp_bid() < panels * tiles) {                                          \
-      product_few<kind, count, pair>(a, panels, exchange);                    \
-    } else {                                                                  \
-      kp_wait_previous();                                                     \
-      carry_state(a, kp_bid() - panels * tiles, 256);                         \
-    }                                                                         \
+#define PRODUCT_FEW(name, kind, count, pair)                              \
+  extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {         \
+    KP_DYN_SHARED(float, exchange);                                       \
+    kp_launch_dependents();                                               \
+    const int panels = count_panels<pair>(a);                             \
+    const int tiles = (a.lanes.lanes * a.lanes.rows + count - 1) / count; \
+    if (kp_bid() < panels * tiles) {                                      \
+      product_few<kind, count, pair>(a, panels, exchange);                \
+    } else {                                                              \
+      kp_wait_previous();                                                 \
+      carry_state(a, kp_bid() - panels * tiles, 256);                     \
+    }                                                                     \
   }
 PRODUCT_FEW(product_f32_1, kElementF32, 1, false)
 PRODUCT_FEW(product_f32_2, kElementF32, 2, false)
@@ -368,19 +371,19 @@ PRODUCT_FEW(pair_int8_1, kElementInt8, 1, true)
 PRODUCT_FEW(pair_int8_2, kElementInt8, 2, true)
 PRODUCT_FEW(pair_int8_4, kElementInt8, 4, true)
 
-#define PRODUCT_MANY(name, kind)                                                           \
-  extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {                          \
-    kp_launch_dependents();                                                                \
-    const int panels = count_panels<false>(a), wide = kParts / a.row_groups;               \
-    const int per_tile = kManyRows * a.row_groups;                                         \
-    const int tiles = (a.lanes.lanes * a.lanes.rows + per_tile - 1) / per_tile;            \
-    const int blocks = (panels + wide - 1) / wide * tiles;                                 \
-    if (kp_bid() < blocks) {                                                               \
-      product_many<kind>(a, panels, a.row_groups);                                         \
-    } else {                                                                               \
-      kp_wait_previous();                                                                  \
-      carry_state(a, kp_bid() - blocks, 256);                                              \
-    }                                                                                      \
+#define PRODUCT_MANY(name, kind)                                                \
+  extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {               \
+    kp_launch_dependents();                                                     \
+    const int panels = count_panels<false>(a), wide = kParts / a.row_groups;    \
+    const int per_tile = kManyRows * a.row_groups;                              \
+    const int tiles = (a.lanes.lanes * a.lanes.rows + per_tile - 1) / per_tile; \
+    const int blocks = (panels + wide - 1) / wide * tiles;                      \
+    if (kp_bid() < blocks) {                                                    \
+      product_many<kind>(a, panels, a.row_groups);                              \
+    } else {                                                                    \
+      kp_wait_previous();                                                       \
+      carry_state(a, kp_bid() - blocks, 256);                                   \
+    }                                                                           \
   }
 PRODUCT_MANY(product_f32_many, kElementF32)
 PRODUCT_MANY(product_bf16_many, kElementBf16)
@@ -397,5 +400,6 @@ extern "C" __global__ void KP_BOUNDS(256) normalise(NormaliseArgs a) {
   const float* x = a.x.data + lane * a.x.lane_stride + (kp_i64)(row - lane * a.lanes.rows) * a.x.row_stride;
   RowNorm norm = {0.0f, 1.0f};
   if (a.norm.kind != 0) norm = row_norm(a.norm, x, a.width, part);
-  for (int i = kp_tid(); i < a.width; i += kRowThreads) finish(a.to, apply_norm(a.norm, norm, x[i], i), row, i);
+  for (int i = kp_tid(); i < a.width; i += kRowThreads)
+    finish(a.to, apply_norm(a.norm, norm, x[i], i), row, i);
 }

@@ -12,7 +12,8 @@ KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
 KP_DEV const float* trailing_row(const GatherSumArgs& a, int slot) {
   const int step = a.stored_step[(kp_i64)slot * a.step_stride];
   if (step >= a.stored_count[(kp_i64)slot * a.count_stride]) return a.pad;
-  if (step >= 0 && step < a.stored_capacity) return a.stored + ((kp_i64)slot * a.stored_capacity + step) * a.stored_stride;
+  if (step >= 0 && step < a.stored_capacity)
+    return a.stored + ((kp_i64)slot * a.stored_capacity + step) * a.stored_stride;
   report(a.lanes, kFaultStored, step);
   return (const float*)0;
 }
@@ -30,7 +31,8 @@ KP_DEV bool ids_are_valid(const GatherSumArgs& a, const int* ids) {
 extern "C" __global__ void KP_BOUNDS(256) gather_sum(GatherSumArgs a) {
   kp_launch_dependents();
   kp_wait_previous();
-  const int parts = (a.width + 255) / 256, row = kp_bid() / parts, column = (kp_bid() - row * parts) * 256 + kp_tid();
+  const int parts = (a.width + 255) / 256, row = kp_bid() / parts,
+            column = (kp_bid() - row * parts) * 256 + kp_tid();
   const int lane = row / a.lanes.rows;
   const Lane l = read_lane(a.lanes, lane);
   if (row - lane * a.lanes.rows >= l.rows) return;
@@ -79,7 +81,8 @@ extern "C" __global__ void KP_BOUNDS(256) copy_rows(CopyArgs a) {
   if (a.which == 0 && from - lane * a.lanes.rows >= l.rows) return;
   if (a.which == 1) from = lane * a.lanes.rows + l.rows - 1;
   if (a.which == 2) from = l.slot;
-  for (int i = kp_tid(); i < a.width; i += 256) a.out[kp_bid() * a.out_stride + i] = a.x[from * a.x_stride + i];
+  for (int i = kp_tid(); i < a.width; i += 256)
+    a.out[kp_bid() * a.out_stride + i] = a.x[from * a.x_stride + i];
 }
 
 /// One lane a thread.

@@ -1,5 +1,5 @@
-// One draw from a row of logits, wholly on the device. Follows src/backend/cpu/sampler.cc and philox.h draw for
-// draw; sums of probabilities run in double precision, so that their order does not show.
+// One draw from a row of logits, wholly on the device. Follows src/backend/cpu/sampler.cc and philox.h draw
+// for draw; sums of probabilities run in double precision, so that their order does not show.
 #pragma once
 #include "backend/gpu/kernels/common.cuh"
 
@@ -147,7 +147,8 @@ KP_DEV void find_bin(SampleShared* s) {
   s->digit = (kp_u32)bin, s->remaining = left;
 }
 
-/// Removes what is smaller than the k-th largest score; ties of that one stay. A radix search, 8 bits a round.
+/// Removes what is smaller than the k-th largest score; ties of that one stay. A radix search, 8 bits a
+/// round.
 KP_DEV void keep_top_k(const Draw& d, int k) {
   if (k <= 0 || k >= d.n) return;
   SampleShared* s = d.shared;
@@ -211,7 +212,8 @@ KP_DEV double block_sum_before(double v, kp_u64* part) {
   for (int step = 1; step < 32; step <<= 1) {
     const kp_u64 bits = bits_of(upto);
     const int from = kp_max_i(kp_lane() - step, 0);
-    const double other = double_of((kp_u64)kp_shfl_u((kp_u32)(bits >> 32), from) << 32 | kp_shfl_u((kp_u32)bits, from));
+    const double other =
+        double_of((kp_u64)kp_shfl_u((kp_u32)(bits >> 32), from) << 32 | kp_shfl_u((kp_u32)bits, from));
     if (kp_lane() >= step) upto += other;
   }
   kp_barrier();
@@ -235,7 +237,8 @@ KP_DEV void keep_top_p(const Draw& d, float p) {
   const int each = (count + kSampleThreads - 1) / kSampleThreads, first = kp_min_i(kp_tid() * each, count);
   const int end = kp_min_i(first + each, count);
   double own = 0.0;
-  for (int i = first; i < end; ++i) own += (double)(kp_exp(unordered((kp_u32)(d.list[i] >> 32)) - most) / sum);
+  for (int i = first; i < end; ++i)
+    own += (double)(kp_exp(unordered((kp_u32)(d.list[i] >> 32)) - most) / sum);
   double cumulative = block_sum_before(own, d.shared->part);
   for (int i = first; i < end && i < count - 1; ++i) {
     cumulative += (double)(kp_exp(unordered((kp_u32)(d.list[i] >> 32)) - most) / sum);
@@ -263,11 +266,13 @@ KP_DEV void softmax(const Draw& d) {
 }
 
 /// argmax of probability / noise, lowest id on ties; -1 when nothing can be drawn.
-KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, const float* noise, kp_u32 frame) {
+KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, const float* noise,
+                kp_u32 frame) {
   kp_u64 best = 0;
   KP_OWN(i, d.n) {
     if (!(d.score[i] > 0.0f)) continue;
-    const float ratio = d.score[i] / (noise ? noise[i] : exponential_noise(s, (kp_u32)i, frame, (kp_u32)a.group));
+    const float ratio =
+        d.score[i] / (noise ? noise[i] : exponential_noise(s, (kp_u32)i, frame, (kp_u32)a.group));
     if (!(ratio > -1.0f)) continue;
     const kp_u64 it = (kp_u64)ordered(ratio) << 32 | (0xffffffffu - (kp_u32)i);
     best = it > best ? it : best;
@@ -277,8 +282,8 @@ KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, c
 }
 
 /// The drawn or forced id; -1 when a logit is not finite.
-KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, int lane, const Lane& l, int drawn,
-                int forced) {
+KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, int lane, const Lane& l,
+                int drawn, int forced) {
   if (!load_logits(d, a.logits + lane * a.logits_stride)) return -1;
   const SamplerSettingsArgs& mine = a.group == 0 ? s.talker : s.predictor;
   restrict_ids(a, d, mine, a.seen ? a.seen + l.slot * a.seen_stride : (const kp_u8*)0,

@@ -1,0 +1,13 @@
+// The devices of the CPU's tests: every SIMD target of this machine.
+#include "backend/cpu/cpu.h"
+#include "rig.h"
+
+namespace skald::backend::test {
+
+std::vector<std::string> rig_devices() { return cpu_targets(); }
+
+std::unique_ptr<Backend> make_rig_device(const std::string& name, int threads, const std::string& weights) {
+  return make_cpu_backend({.threads = threads, .target = name, .weights = weights});
+}
+
+}  // namespace skald::backend::test
