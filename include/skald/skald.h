@@ -149,9 +149,12 @@ class TextStream {
 };
 
 struct EngineOptions {
-  std::string device = "cpu";  ///< "cpu" or "auto"
-  int32_t threads = 0;         ///< 0 = what the process may use
-  std::string cpu_target;      ///< SIMD target to force; empty = best
+  /// "cpu"; "auto": the best discrete GPU that can be used, else the CPU, said in ModelInfo; or a GPU that
+  /// must be usable: "gpu", "hip", "cuda", "hip:0", "cuda:1", a UUID, an architecture ("gfx1100") or a full
+  /// name.
+  std::string device = "cpu";
+  int32_t threads = 0;     ///< 0 = what the process may use
+  std::string cpu_target;  ///< SIMD target to force; empty = best
   /// How the language model's matrices are held: "f32", "bf16", "int8", or "auto": bf16 where the files are
   /// BF16, which changes no result, else f32.
   std::string weights = "auto";
@@ -159,6 +162,13 @@ struct EngineOptions {
   int32_t cache_capacity = 4096;  ///< talker positions per slot: prompt rows + frames
   int32_t codec_chunk = 16;       ///< most frames per codec call
   int32_t kept_voices = 1;        ///< prompt prefixes kept for the next request of a voice; 0 = none
+
+  // For GPUs alone.
+  std::vector<std::filesystem::path> gpu_libraries;  ///< folders searched first for the vendors' libraries
+  std::filesystem::path gpu_code;    ///< folder of machine code made ahead of time; empty = none
+  std::filesystem::path gpu_cache;   ///< folder where machine code made here is kept; empty = it is not
+  std::filesystem::path gpu_helper;  ///< the program skald-rtc; empty = where it is installed
+  int32_t gpu_deadline_ms = 20000;   ///< without any progress of the device: Error(device_wedged)
 };
 
 /// What a loaded model offers.
@@ -167,6 +177,8 @@ struct ModelInfo {
   std::vector<std::string> voices, languages;  ///< languages: "auto" first
   int32_t sample_rate = 0, samples_per_frame = 0, groups = 0, hidden_size = 0, vocab_size = 0, codes = 0;
   bool takes_instruct = false;
+  std::string device;                     ///< what it runs on, e.g. "hip:0 AMD Radeon RX 7900 XTX (gfx1100)"
+  std::vector<std::string> device_notes;  ///< why not on another one, with device "auto"
 };
 
 /// One row of the prompt table; -1 = nothing.

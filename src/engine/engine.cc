@@ -53,7 +53,10 @@ std::string random_id() {
 class LoadedEngine final : public Engine {
  public:
   explicit LoadedEngine(std::shared_ptr<Core> core)
-      : core_(std::move(core)), info_(describe(core_->config())) {}
+      : core_(std::move(core)), info_(describe(core_->config())) {
+    info_.device = core_->device->name();
+    info_.device_notes = core_->device_notes;
+  }
 
   const ModelInfo& info() const override { return info_; }
 

@@ -14,8 +14,8 @@
 namespace skald::backend {
 
 struct GpuOptions {
-  /// "gpu" (the best one), "hip", "cuda", "hip:0", "cuda:1", a UUID, an architecture such as "gfx1100", or a
-  /// full name.
+  /// "gpu" (the best one), "discrete" (the best that is not integrated), "hip", "cuda", "hip:0", "cuda:1", a
+  /// UUID, an architecture such as "gfx1100", or a full name.
   std::string device = "gpu";
   /// How matrices are held: "f32", "bf16", "int8" or "auto", as for the CPU.
   std::string weights = "auto";

@@ -93,8 +93,9 @@ auto rank(const GpuInfo& d) {
 }
 
 bool names(const GpuInfo& d, const std::string& wanted) {
-  return wanted == "gpu" || wanted == (d.nvidia ? "cuda" : "hip") || wanted == d.id ||
-         wanted == lower(d.uuid) || wanted == lower(d.architecture) || wanted == lower(d.name);
+  return wanted == "gpu" || (wanted == "discrete" && !d.integrated) ||
+         wanted == (d.nvidia ? "cuda" : "hip") || wanted == d.id || wanted == lower(d.uuid) ||
+         wanted == lower(d.architecture) || wanted == lower(d.name);
 }
 
 std::string list_text(const std::vector<GpuInfo>& devices) {
