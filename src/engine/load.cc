@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/gpu/gpu.h"
 #include "engine/core.h"
+#include "engine/devices.h"
 #include "engine/memory.h"
 #include "engine/verify.h"
 
@@ -25,29 +25,6 @@ void check_options(const EngineOptions& o) {
   check_range("kept_voices", o.kept_voices, 0, 1024);
 }
 
-backend::GpuOptions gpu_options(const EngineOptions& o) {
-  return {.device = o.device == "auto" ? "discrete" : o.device,
-          .weights = o.weights,
-          .library_folders = o.gpu_libraries,
-          .code_folder = o.gpu_code,
-          .cache_folder = o.gpu_cache,
-          .helper = o.gpu_helper,
-          .deadline_ms = o.gpu_deadline_ms};
-}
-
-/// The GPU that is asked for, or null = the CPU. A GPU that was named and cannot be used is an error; one
-/// that was only looked for is a note.
-std::unique_ptr<backend::Backend> open_gpu(const EngineOptions& o, std::vector<std::string>& notes) {
-  if (o.device == "cpu") return nullptr;
-  try {
-    return backend::make_gpu_backend(gpu_options(o));
-  } catch (const Error& e) {
-    if (o.device != "auto") throw;
-    notes.push_back(fmt::format("no GPU is used: {}", e.what()));
-    return nullptr;
-  }
-}
-
 model::ModelOptions model_options(const EngineOptions& o) {
   model::ModelOptions m;
   m.slots = o.slots, m.cache_capacity = o.cache_capacity, m.codec_chunk = o.codec_chunk;
@@ -64,18 +41,14 @@ std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOp
   check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
   model::ModelOptions sizes = model_options(options);
   sizes.matrix_bytes = backend::cpu_matrix_bytes(options.weights, model::has_bf16_matrices(dir));
-  std::vector<std::string> notes;
-  auto device = open_gpu(options, notes);
-  if (!device) check_memory(model::estimate_memory(config, sizes), available_memory(), options);
+  OpenedDevice opened = open_device(options);
+  if (opened.cpu) check_memory(model::estimate_memory(config, sizes), available_memory(), options);
   text::Tokenizer tokenizer = text::Tokenizer::load(dir);
   check_tokens(dir.string(), config, tokenizer);
-  if (!device)
-    device = backend::make_cpu_backend(
-        {.threads = options.threads, .target = options.cpu_target, .weights = options.weights});
-  if (wrap) device = wrap(std::move(device));
+  auto device = wrap ? wrap(std::move(opened.device)) : std::move(opened.device);
   auto model = model::Model::load(dir, *device, model_options(options));
   auto core = std::make_shared<Core>(options, std::move(device), std::move(model), std::move(tokenizer));
-  core->device_notes = std::move(notes);
+  core->device_notes = std::move(opened.notes);
   return core;
 }
 

@@ -1,0 +1,58 @@
+// From a name to a device.
+#include "engine/devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "backend/cpu/cpu.h"
+
+namespace skald::engine {
+namespace {
+
+constexpr std::string_view kCpuTarget = "cpu:";
+
+bool same_word(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+/// A target as the backend spells it; an unknown one stays, for the backend to refuse.
+std::string spelled_target(const std::string& word) {
+  for (const std::string& target : backend::cpu_targets())
+    if (same_word(target, word)) return target;
+  return word;
+}
+
+OpenedDevice open_cpu(const EngineOptions& o, std::vector<std::string> notes) {
+  const std::string target =
+      o.device.starts_with(kCpuTarget) ? spelled_target(o.device.substr(kCpuTarget.size())) : o.cpu_target;
+  return {.device = backend::make_cpu_backend({.threads = o.threads, .target = target, .weights = o.weights}),
+          .cpu = true,
+          .notes = std::move(notes)};
+}
+
+}  // namespace
+
+backend::GpuOptions gpu_options(const EngineOptions& o) {
+  return {.device = o.device == "auto" ? "discrete" : o.device,
+          .weights = o.weights,
+          .library_folders = o.gpu_libraries,
+          .code_folder = o.gpu_code,
+          .cache_folder = o.gpu_cache,
+          .helper = o.gpu_helper,
+          .deadline_ms = o.gpu_deadline_ms};
+}
+
+OpenedDevice open_device(const EngineOptions& o) {
+  if (o.device == "cpu" || o.device.starts_with(kCpuTarget)) return open_cpu(o, {});
+  try {
+    return {.device = backend::make_gpu_backend(gpu_options(o)), .cpu = false, .notes = {}};
+  } catch (const Error& e) {
+    if (o.device != "auto") throw;
+    return open_cpu(o, {fmt::format("no GPU is used: {}", e.what())});
+  }
+}
+
+}  // namespace skald::engine
