@@ -22,81 +22,17 @@
 #include <thread>
 #include <vector>
 
-#include "simt/simt_rt.h"
+#include "world.h"
 
 namespace standin {
-namespace {
 
-// ---- configuration
-
-struct Device : Properties {
-  size_t used = 0;
-  int sticky = 0;  ///< answered to every call once it is set
-};
-
-struct Faults {
-  long lost = -1, blind = -1, hang = -1, dead = -1, oom = -1, slow_us = 0;
-  bool crash_init = false, hang_init = false;
-  std::string nobin, nofunc, fail_call, skew_kernel;
-  int fail_code = 0;
-  float skew = 0;
-};
-
-struct Event {
-  uint64_t recorded = 0, done = 0;
-  std::chrono::steady_clock::time_point time;
-};
-
-struct Op {
-  std::function<void(int device)> run;
-  std::shared_ptr<Event> event;
-  uint64_t event_number = 0;
-  bool is_launch = false, stuck = false;
-};
-using Graph = std::vector<Op>;
-
-struct Stream {
-  int device = 0;
-  std::deque<Op> queue;
-  bool busy = false;
-  bool stuck = false;  ///< nothing starts any more
-  bool blind = false;  ///< works, but never tells
-  std::shared_ptr<Graph> capture;
-  bool idle() const { return queue.empty() && !busy && !stuck; }
-};
-
-struct Block {
-  char* map = nullptr;
-  size_t mapped = 0, bytes = 0;
-  int device = 0;
-  char* host = nullptr;  ///< host memory: the other mapping
-};
-
-struct LoadedModule {
-  explicit LoadedModule(const std::string& path) : code(path) {}
-  simt::Module code;
-};
-struct Function {
-  LoadedModule* module;
-  const simt_kernel* kernel;
-};
-
-/// Everything. Never destroyed: the executor thread outlives static destructors.
-struct World {
-  std::recursive_mutex mutex;
-  std::condition_variable_any work, done;
-  bool configured = false;
-  std::vector<Device> devices;
-  Faults faults;
-  std::map<std::string, unsigned long> counts;
-  std::map<uintptr_t, Block> blocks;
-  std::set<Stream*> streams;
-  std::once_flag started;
-};
 World& world() {
   static World& w = *new World;
   return w;
 }
+
+namespace {
+
 thread_local int current = 0;
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -110,6 +46,7 @@ void parse_devices(const std::string& text) {
   World& w = world();
   w.devices.clear();
   for (const std::string& item : split(text, ',')) {
+    if (item.empty()) continue;
     const std::vector<std::string> fields = split(item, ':');
     Device d;
     d.architecture = fields[0];
@@ -171,44 +108,27 @@ void configure_once() {
   parse_faults(variable("_FAULTS", ""));
 }
 
-/// What every call begins with: the lock, the configuration, planted answers.
-class Call {
- public:
-  explicit Call(const char* name) : lock_(world().mutex) {
-    configure_once();
-    World& w = world();
-    if (w.faults.fail_call == name)
-      status_ = w.faults.fail_code;
-    else if (w.devices.empty())
-      status_ = kNoDevice;
-    else if (Device& d = w.devices.at(static_cast<size_t>(current) % w.devices.size()); d.sticky)
-      status_ = d.sticky;
-  }
-  int status() const { return status_; }
+}  // namespace
 
- private:
-  std::lock_guard<std::recursive_mutex> lock_;
-  int status_ = kOk;
-};
-#define STANDIN_CALL(name) \
-  const Call call(name);   \
-  if (call.status() != kOk) return call.status()
+Call::Call(const char* name) : lock_(world().mutex) {
+  configure_once();
+  World& w = world();
+  if (w.faults.fail_call == name) {
+    status_ = w.faults.fail_code;
+  } else if (w.devices.empty()) {
+    status_ = kNoDevice;
+  } else if (const Device& d = w.devices.at(static_cast<size_t>(current) % w.devices.size()); d.sticky) {
+    status_ = d.sticky;
+  }
+}
 
 Device& here() { return world().devices.at(static_cast<size_t>(current)); }
-unsigned long& count(const char* what) { return world().counts[what]; }
+
+namespace {
 
 // ---- memory
 
 constexpr size_t kPage = 4096, kAlignment = 256;
-
-Block* find_block(uintptr_t address, uintptr_t* base = nullptr) {
-  auto it = world().blocks.upper_bound(address);
-  if (it == world().blocks.begin()) return nullptr;
-  --it;
-  if (address >= it->first + it->second.bytes) return nullptr;
-  if (base) *base = it->first;
-  return &it->second;
-}
 
 void fill_nan(char* at, size_t bytes) {
   const uint32_t pattern = 0x7fc0dead;
@@ -260,6 +180,17 @@ void apply_launch_faults(Stream* s, Op& op) {
     };
 }
 
+}  // namespace
+
+Block* find_block(uintptr_t address, uintptr_t* base) {
+  auto it = world().blocks.upper_bound(address);
+  if (it == world().blocks.begin()) return nullptr;
+  --it;
+  if (address >= it->first + it->second.bytes) return nullptr;
+  if (base) *base = it->first;
+  return &it->second;
+}
+
 int submit(void* handle, Op op) {
   World& w = world();
   std::call_once(w.started, [] { std::thread(execute_forever).detach(); });
@@ -276,70 +207,10 @@ int submit(void* handle, Op op) {
   return kOk;
 }
 
+namespace {
+
 using EventHandle = std::shared_ptr<Event>;
 EventHandle& event_of(void* handle) { return *static_cast<EventHandle*>(handle); }
-
-/// Buffers that the pointers inside a kernel's arguments lead to, as they were before it ran.
-struct Snapshot {
-  char* at;
-  std::vector<char> before;
-};
-std::vector<Snapshot> snapshot(const std::vector<char>& arguments) {
-  const std::lock_guard lock(world().mutex);
-  std::vector<Snapshot> all;
-  std::set<uintptr_t> seen;
-  for (size_t i = 0; i + 8 <= arguments.size(); i += 8) {
-    uintptr_t value = 0, base = 0;
-    std::memcpy(&value, arguments.data() + i, 8);
-    Block* block = find_block(value, &base);
-    if (!block || block->host || !seen.insert(base).second) continue;
-    all.push_back(
-        {reinterpret_cast<char*>(base),
-         std::vector<char>(reinterpret_cast<char*>(base), reinterpret_cast<char*>(base) + block->bytes)});
-  }
-  return all;
-}
-void skew(const std::vector<Snapshot>& all, float factor) {
-  for (const Snapshot& s : all)
-    for (size_t i = 0; i + 4 <= s.before.size(); i += 4)
-      if (std::memcmp(s.at + i, &s.before[i], 4) != 0) {
-        float v = 0;
-        std::memcpy(&v, s.at + i, 4);
-        v *= factor;
-        std::memcpy(s.at + i, &v, 4);
-      }
-}
-
-void run_kernel(const Function& f, unsigned grid, unsigned block, unsigned dynamic_shared,
-                std::vector<char> arguments, int device, float factor, long slow_us) {
-  if (slow_us) std::this_thread::sleep_for(std::chrono::microseconds(slow_us));
-  std::vector<Snapshot> before;
-  if (factor != 1) before = snapshot(arguments);
-  static thread_local simt::Runner runner;
-  const std::string error = runner.run(f.module->code, *f.kernel, arguments.data(), static_cast<int>(grid),
-                                       static_cast<int>(block), dynamic_shared, 0);
-  if (!error.empty()) {
-    std::fprintf(stderr, "standin: %s\n", error.c_str());
-    const std::lock_guard lock(world().mutex);
-    world().devices.at(static_cast<size_t>(device)).sticky =
-        error.find("memory") != std::string::npos ? kIllegalAddress : kLaunchFailure;
-  }
-  skew(before, factor);
-}
-
-size_t image_size(const unsigned char* elf) {
-  uint64_t sections = 0;
-  uint16_t entry = 0, entries = 0;
-  std::memcpy(&sections, elf + 40, 8), std::memcpy(&entry, elf + 58, 2), std::memcpy(&entries, elf + 60, 2);
-  return sections + size_t{entry} * entries;
-}
-
-/// Machine code fits its own architecture; portable code fits that one and newer ones.
-bool fits(const std::string& code, const std::string& device) {
-  if (code == device) return true;
-  return code.rfind("compute_", 0) == 0 && device.rfind("sm_", 0) == 0 &&
-         std::stoi(code.substr(8)) <= std::stoi(device.substr(3));
-}
 
 }  // namespace
 
@@ -528,111 +399,6 @@ int elapsed(float* ms, void* from, void* to) {
   STANDIN_CALL("elapsed");
   if (!event_of(from)->done || !event_of(to)->done) return kNotReady;
   *ms = std::chrono::duration<float, std::milli>(event_of(to)->time - event_of(from)->time).count();
-  return kOk;
-}
-
-// ---- modules
-
-int load_module(void** module, const void* image) {
-  STANDIN_CALL("load_module");
-  ++count("module");
-  const auto* elf = static_cast<const unsigned char*>(image);
-  if (!elf || std::memcmp(elf, "\177ELF", 4) != 0) return kInvalidImage;
-  if (here().architecture == world().faults.nobin) return kNoBinary;
-  // A name of its own: the loader takes the same name for the same library.
-  std::string path = "/tmp/standin-module-XXXXXX";
-  const int fd = mkstemp(path.data());
-  if (fd < 0 || write(fd, image, image_size(elf)) != static_cast<ssize_t>(image_size(elf)))
-    return kInvalidImage;
-  std::unique_ptr<LoadedModule> m;
-  try {
-    m = std::make_unique<LoadedModule>(path);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "standin: %s\n", e.what());
-  }
-  void* library = m ? dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD) : nullptr;
-  close(fd);
-  unlink(path.c_str());
-  if (!library) return kInvalidImage;
-  const auto* architecture = static_cast<const char*>(dlsym(library, "standin_arch"));
-  const bool right = architecture && fits(architecture, here().architecture);
-  dlclose(library);
-  if (!right) return kNoBinary;
-  *module = m.release();
-  return kOk;
-}
-
-int unload_module(void* module) {
-  STANDIN_CALL("unload_module");
-  auto* m = static_cast<LoadedModule*>(module);
-  delete m;
-  return kOk;
-}
-
-int get_function(void** function, void* module, const char* name) {
-  STANDIN_CALL("get_function");
-  auto* m = static_cast<LoadedModule*>(module);
-  const simt_kernel* kernel = m->code.find(name);
-  if (!kernel) return kNotFound;
-  *function = new Function{m, kernel};
-  return kOk;
-}
-
-int launch(void* function, unsigned grid, unsigned block, unsigned dynamic_shared, void* stream,
-           void** arguments) {
-  STANDIN_CALL("launch");
-  const auto* f = static_cast<Function*>(function);
-  if (!f) return kInvalidHandle;
-  const World& w = world();
-  if (w.faults.nofunc == f->kernel->name) return kInvalidFunction;
-  if (grid == 0 || block == 0 || block > 1024 || dynamic_shared > 65536) return kInvalidValue;
-  const auto* bytes = static_cast<const char*>(arguments[0]);
-  std::vector<char> values(bytes, bytes + f->kernel->args_size);
-  const float factor = w.faults.skew_kernel == f->kernel->name ? 1 + w.faults.skew : 1;
-  Op op;
-  op.is_launch = true;
-  op.run = [=, fn = *f, slow = w.faults.slow_us](int device) {
-    run_kernel(fn, grid, block, dynamic_shared, values, device, factor, slow);
-  };
-  return submit(stream, std::move(op));
-}
-
-// ---- graphs
-
-int begin_capture(void* stream) {
-  STANDIN_CALL("begin_capture");
-  auto* s = static_cast<Stream*>(stream);
-  if (!world().streams.count(s) || s->capture) return kCaptureInvalid;
-  s->capture = std::make_shared<Graph>();
-  return kOk;
-}
-
-int end_capture(void* stream, void** graph) {
-  STANDIN_CALL("end_capture");
-  auto* s = static_cast<Stream*>(stream);
-  if (!s->capture) return kCaptureInvalid;
-  *graph = new Graph(*s->capture);
-  s->capture.reset();
-  return kOk;
-}
-
-int instantiate(void** exec, void* graph) {
-  STANDIN_CALL("instantiate");
-  *exec = new Graph(*static_cast<Graph*>(graph));
-  return kOk;
-}
-
-int launch_graph(void* exec, void* stream) {
-  STANDIN_CALL("launch_graph");
-  ++count("graph");
-  for (const Op& op : *static_cast<Graph*>(exec))
-    if (const int status = submit(stream, op)) return status;
-  return kOk;
-}
-
-int destroy_graph(void* graph) {
-  const std::lock_guard lock(world().mutex);
-  delete static_cast<Graph*>(graph);
   return kOk;
 }
 

@@ -39,8 +39,6 @@ fs::path find_helper() {
 namespace gpu {
 namespace {
 
-constexpr int kProbeDeadlineMs = 30000;
-
 fs::path helper_of(const GpuOptions& options) {
   return options.helper.empty() ? find_helper() : options.helper;
 }
@@ -178,14 +176,14 @@ ProbeResult probe_driver(const Driver& driver, const GpuOptions& options) {
   std::vector<std::string> arguments{"probe", vendor_prefix(driver.vendor()),
                                      driver.library().file().string()};
   for (std::string& folder : folder_names(options)) arguments.push_back(std::move(folder));
-  const ChildResult child = run_child(helper, arguments, {}, kProbeDeadlineMs);
+  const ChildResult child = run_child(helper, arguments, {}, options.probe_deadline_ms);
   if (child.ok()) {
     result.compiler = first_line(child.output);
   } else if (child.exit_code == kHelperNoLibrary) {
     result.problem = shortened(child.output);
   } else {
     result.problem = fmt::format("starting {} in a process of its own failed: it {}{}",
-                                 driver.library().file().string(), child.describe(kProbeDeadlineMs),
+                                 driver.library().file().string(), child.describe(options.probe_deadline_ms),
                                  child.output.empty() ? "" : ": " + shortened(child.output));
   }
   return result;

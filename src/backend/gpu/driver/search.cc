@@ -56,10 +56,10 @@ void add_versions(std::vector<fs::path>& to, const fs::path& parent, const std::
       found.push_back(it->path() / below);
   }
   const auto numbers = [](const fs::path& p) {
-    std::vector<int> v;
+    std::vector<unsigned> v;
     const std::string s = p.string();
     for (size_t i = 0; i < s.size();) {
-      int n = 0;
+      unsigned n = 0;
       const auto [next, error] = std::from_chars(s.data() + i, s.data() + s.size(), n);
       if (error == std::errc()) v.push_back(n);
       i = std::max(i + 1, static_cast<size_t>(next - s.data()));
