@@ -74,7 +74,7 @@ KP_DEV uint32_t kp_as_u32(float f) {
   return u;
 }
 /// Writes this lane's value, meets the others, reads the one of hardware lane `from`.
-static inline uint32_t simt_exchange(uint32_t v, int from) {
+static __attribute__((noinline, no_sanitize("thread"))) uint32_t simt_exchange(uint32_t v, int from) {
   simt_lane* const me = simt_cur;
   const int turn = me->turn;
   me->turn ^= 1;

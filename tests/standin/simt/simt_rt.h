@@ -177,8 +177,8 @@ class Runner {
     poison(dynamic_.data(), dynamic_.size());
     make_fibers(bid, threads);
     while (error_.empty() && alive_ > 0) {
-      if (ready_.empty()) error_ = describe_stop();
-      while (error_.empty() && !ready_.empty()) resume(take_next());
+      if (ready_count_ == 0) error_ = describe_stop();
+      while (error_.empty() && ready_count_ > 0) resume(take_next());
     }
     for (Fiber& f : fibers_) free_stacks_.push_back(f.stack);
     fibers_.clear();
@@ -196,7 +196,7 @@ class Runner {
     const size_t warps = static_cast<size_t>((threads + kWarp - 1) / kWarp);
     warp_alive_.assign(warps, 0), warp_meeting_.assign(warps, 0), priority_.assign(warps, 0);
     alive_ = threads, waiting_ = 0;
-    ready_.clear();
+    ready_.assign(warps, {}), ready_count_ = 0;
     auto* const shared =
         reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(dynamic_.data()) + 15) & ~uintptr_t{15});
     for (int t = 0; t < threads; ++t) {
@@ -204,7 +204,7 @@ class Runner {
       f.me = {t,      t % width, bid, 0,           &waves_[static_cast<size_t>(t / width)],
               shared, 0,         0,   &on_barrier, &on_meet};
       ++warp_alive_[static_cast<size_t>(t / kWarp)];
-      ready_.push_back(t);
+      add_ready(t);
       f.stack = take_stack();
       start(f);
     }
@@ -239,26 +239,26 @@ class Runner {
     f.stack_pointer = sp;
   }
 
-  /// The next lane to run. Seeded: of the warp that is first in an order that is redrawn now and then.
+  void add_ready(int lane) {
+    ready_[static_cast<size_t>(lane / kWarp)].push_back(lane);
+    ++ready_count_;
+  }
+
+  /// The next lane to run. Seeded: any of the warp that is first in an order that is redrawn now and then.
   int take_next() {
-    size_t best = 0;
-    if (seeded_) {
-      if (left_-- <= 0) {
-        for (int& p : priority_) p = static_cast<int>(random_() & 0xffff);
-        left_ = 1 + static_cast<int>(random_() % 1000);
-      }
-      const size_t from = random_() % ready_.size();
-      best = from;
-      for (size_t i = 0; i < ready_.size(); ++i)
-        if (priority_[static_cast<size_t>(ready_[i] / kWarp)] >
-            priority_[static_cast<size_t>(ready_[best] / kWarp)])
-          best = i;
-    } else {
-      best = ready_.size() - 1;
+    if (seeded_ && left_-- <= 0) {
+      for (int& p : priority_) p = static_cast<int>(random_() & 0xffff);
+      left_ = 1 + static_cast<int>(random_() % 1000);
     }
-    const int lane = ready_[best];
-    ready_[best] = ready_.back();
-    ready_.pop_back();
+    size_t best = ready_.size();
+    for (size_t w = 0; w < ready_.size(); ++w)
+      if (!ready_[w].empty() && (best == ready_.size() || priority_[w] > priority_[best])) best = w;
+    std::vector<int>& lanes = ready_[best];
+    const size_t at = seeded_ ? random_() % lanes.size() : lanes.size() - 1;
+    const int lane = lanes[at];
+    lanes[at] = lanes.back();
+    lanes.pop_back();
+    --ready_count_;
     return lane;
   }
 
@@ -295,7 +295,7 @@ class Runner {
   }
   void wake(Fiber& f) {
     f.state = ready;
-    ready_.push_back(f.me.tid);
+    add_ready(f.me.tid);
   }
 
   std::string describe_stop() const {
@@ -364,8 +364,9 @@ class Runner {
   std::string error_, note_, fault_;
   std::vector<Fiber> fibers_;
   std::vector<simt_wave> waves_;
-  std::vector<int> warp_alive_, warp_meeting_, priority_, ready_;
-  int alive_ = 0, waiting_ = 0, left_ = 0;
+  std::vector<int> warp_alive_, warp_meeting_, priority_;
+  std::vector<std::vector<int>> ready_;  ///< by virtual warp
+  int ready_count_ = 0, alive_ = 0, waiting_ = 0, left_ = 0;
   std::vector<char> dynamic_;
   std::vector<char*> free_stacks_;
   std::vector<void*> stack_blocks_;

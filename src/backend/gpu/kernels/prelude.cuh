@@ -104,7 +104,7 @@ KP_DEV void kp_launch_dependents() {}
 
 // ---------------------------------------------------------------- NVIDIA
 #elif defined(KP_NV)
-#define KP_BOUNDS(n) __launch_bounds__(n)
+#define KP_BOUNDS(n) __launch_bounds__(n, 1)
 #define KP_DEV static __device__ __forceinline__
 #define KP_UNROLL _Pragma("unroll")
 #define KP_DYN_SHARED(T, name)                            \

@@ -131,6 +131,7 @@ KP_DEV int largest(const Draw& d) {
 /// Warp 0: the bin that holds the `remaining`-th largest, counted from bin 255 down.
 KP_DEV void find_bin(SampleShared* s) {
   const int lane = kp_lane();
+  const kp_u32 wanted = s->remaining;  // before the exchanges: after them the lane that finds it may write
   kp_u32 own = 0;
   for (int i = 0; i < 8; ++i) own += s->bins[lane * 8 + i];
   kp_u32 from_here = own;  // bins of this lane and those above
@@ -139,7 +140,7 @@ KP_DEV void find_bin(SampleShared* s) {
     const kp_u32 above = kp_shfl_u(from_here, kp_min_i(lane + step, 31));
     if (lane + step < 32) from_here += above;
   }
-  const kp_u32 above = from_here - own, wanted = s->remaining;
+  const kp_u32 above = from_here - own;
   if (above >= wanted || from_here < wanted) return;
   kp_u32 left = wanted - above;
   int bin = lane * 8 + 7;
