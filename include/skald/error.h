@@ -30,6 +30,10 @@ enum class ErrorCode {
   device_wedged,     ///< the device stands still: no progress within the deadline
   device_code,       ///< no machine code for the device: none packaged, and none could be compiled
   device_function,   ///< the device refuses a kernel: not in its code, or more than it has room for
+  audio_invalid,  ///< audio that cannot be decoded, or not be used as a reference; the message has the number
+  voice_invalid,  ///< a voice or its file is damaged, foreign, or made for a model of another width
+  voice_exists,   ///< a voice of that name is there, and replacing it was not asked for
+  consent_required,  ///< a clone needs a statement that its speaker allowed it
 };
 
 /// Stable lower-case name of a code, e.g. "unknown_voice".

@@ -53,7 +53,11 @@ typedef enum skald_status {
   SKALD_ERROR_DEVICE_LOST = 17,
   SKALD_ERROR_DEVICE_WEDGED = 18,
   SKALD_ERROR_DEVICE_CODE = 19,
-  SKALD_ERROR_DEVICE_FUNCTION = 20
+  SKALD_ERROR_DEVICE_FUNCTION = 20,
+  SKALD_ERROR_AUDIO_INVALID = 21,
+  SKALD_ERROR_VOICE_INVALID = 22,
+  SKALD_ERROR_VOICE_EXISTS = 23,
+  SKALD_ERROR_CONSENT_REQUIRED = 24
 } skald_status;
 
 /* Stable lower-case name, e.g. "unknown_voice"; "ok" for 0. Valid for ever. */

@@ -81,10 +81,14 @@ def check_models(scratch: Path) -> list[str]:
 
 
 def check_cases(scratch: Path) -> list[str]:
+    import audio
     from export import export  # needs the official package, the models do not
 
     unfit = export(FIXTURES / "models", scratch / "cases")
     differences = list(compare_trees(FIXTURES / "cases", scratch / "cases", compare_case_file))
+    audio.write_resampled(scratch / "audio")
+    for fresh in sorted((scratch / "audio").iterdir()):
+        differences += [f"audio/{fresh.name}: {d}" for d in compare_case_file(FIXTURES / "audio" / fresh.name, fresh)]
     return differences + ([f"{unfit} cases are not fit to be tests"] if unfit else [])
 
 

@@ -25,6 +25,10 @@ std::string_view error_code_name(ErrorCode code) noexcept {
     case ErrorCode::device_wedged: return "device_wedged";
     case ErrorCode::device_code: return "device_code";
     case ErrorCode::device_function: return "device_function";
+    case ErrorCode::audio_invalid: return "audio_invalid";
+    case ErrorCode::voice_invalid: return "voice_invalid";
+    case ErrorCode::voice_exists: return "voice_exists";
+    case ErrorCode::consent_required: return "consent_required";
   }
   return "internal";
 }

@@ -43,6 +43,7 @@ static_assert(SKALD_ERROR_UNKNOWN_VOICE == static_cast<int>(ErrorCode::unknown_v
 static_assert(SKALD_ERROR_RUNAWAY == static_cast<int>(ErrorCode::runaway) + 1);
 static_assert(SKALD_ERROR_IO == static_cast<int>(ErrorCode::io) + 1);
 static_assert(SKALD_ERROR_DEVICE_FUNCTION == static_cast<int>(ErrorCode::device_function) + 1);
+static_assert(SKALD_ERROR_CONSENT_REQUIRED == static_cast<int>(ErrorCode::consent_required) + 1);
 static_assert(SKALD_LAYOUT_WHOLE == static_cast<int>(TextLayout::whole));
 static_assert(SKALD_LAYOUT_STREAM == static_cast<int>(TextLayout::stream));
 static_assert(SKALD_LAYOUT_AHEAD == static_cast<int>(TextLayout::ahead));

@@ -25,6 +25,10 @@ int exit_status(ErrorCode code) noexcept {
     case ErrorCode::device_wedged: return kDevice;
     case ErrorCode::device_code: return kDevice;
     case ErrorCode::device_function: return kDevice;
+    case ErrorCode::audio_invalid: return kUsage;
+    case ErrorCode::voice_invalid: return kUsage;
+    case ErrorCode::voice_exists: return kFailure;
+    case ErrorCode::consent_required: return kUsage;
   }
   return kFailure;
 }

@@ -24,7 +24,7 @@ TEST(ExitStatus, ThePageHasEveryCodeWithItsStatus) {
   std::ostringstream text;
   text << in.rdbuf();
   const std::string page = text.str();
-  for (int i = 0; i <= static_cast<int>(ErrorCode::device_function); ++i) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::consent_required); ++i) {
     const auto code = static_cast<ErrorCode>(i);
     const std::string row =
         "| `" + std::string(error_code_name(code)) + "` | " + std::to_string(exit_status(code)) + " |";
