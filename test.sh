@@ -11,8 +11,8 @@ usage: ./test.sh [--full] [--only STEP]... [--list]
 TEXT
 }
 
-quick_steps=(format includes style strings shell release asan fuzz python)
-full_steps=(tsan tidy slow bench mutate debian13)
+quick_steps=(format includes style strings shell release asan fuzz python kernels)
+full_steps=(tsan tidy slow bench nvrtc mutate debian13)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
@@ -116,6 +116,14 @@ step_python() {
   done
 }
 
+# GPU kernels for AMD, offline: three families, with --full every architecture. Needs the packages of section `gpu`.
+step_kernels() {
+  local some=(--arch gfx906,gfx1100,gfx1201)
+  [ $full = yes ] && some=()
+  tools/gpu-offline-build --self-test
+  tools/gpu-offline-build "${some[@]}"
+}
+
 # ---- with --full --------------------------------------------------------------------------------------------------
 
 step_tsan() {
@@ -138,6 +146,11 @@ step_slow() {
 step_bench() {
   cmake --preset release -B build/bench -DSKALD_BENCH=ON -DSKALD_TESTS=OFF
   cmake --build build/bench -j "$jobs"
+}
+
+# The same for NVIDIA, where NVRTC is installed.
+step_nvrtc() {
+  tools/nvrtc-build
 }
 
 step_mutate() {
