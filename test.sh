@@ -118,7 +118,7 @@ step_python() {
 
 # GPU kernels for AMD, offline: three families, with --full every architecture. Needs the packages of section `gpu`.
 step_kernels() {
-  local some=(--arch gfx906,gfx1100,gfx1201)
+  local some=(--arch "gfx906,gfx1100,gfx1201")
   [ $full = yes ] && some=()
   tools/gpu-offline-build --self-test
   tools/gpu-offline-build "${some[@]}"

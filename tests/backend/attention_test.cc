@@ -237,7 +237,7 @@ TEST_P(PerTarget, ChunksGiveTheSameBits) {
   constexpr int kRows = 61, kInputs = 24, kHeads = 2, kDim = 20, kWindow = 7, kWidth = kHeads * kDim;
   std::vector<std::vector<float>> results;
   for (const int most : {kRows, 1, 5, 13})
-    for (const int threads : {1, 3}) {
+    for (const int threads : rig_threads()) {
       Rig rig(GetParam(), threads, 3);
       const Tensor wq = rig.load(WeightRole::matrix, {kWidth, kInputs}),
                    wk = rig.load(WeightRole::matrix, {kWidth, kInputs}),

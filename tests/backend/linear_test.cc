@@ -218,7 +218,7 @@ TEST_P(PerTarget, RowsAreIndependentOfTheCall) {
   constexpr int kRows = 53, kInputs = 520, kOutputs = 150;
   for (const char* weights : {"f32", "bf16", "int8"}) {
     std::vector<std::vector<float>> results;
-    for (const int threads : {1, 3})
+    for (const int threads : rig_threads())
       for (const int rows : {kRows, 1, 2, 5, 6, 7, 32}) {
         if (weights != std::string("f32") && rows != kRows && rows != 1 && rows != 7) continue;
         Rig rig(GetParam(), threads, 7, weights);

@@ -66,6 +66,10 @@ LaneCase plain_case(int rows, int start = 0);
 /// The devices of a test program, defined once in each: rig_cpu.cc or gpu/rig_gpu.cc. An empty name is the
 /// first of them; `threads` is for CPUs.
 std::vector<std::string> rig_devices();
+/// Numbers of threads that could show in a result.
+std::vector<int> rig_threads();
+/// Kernels that run lane by lane: long cases take fewer rows.
+bool rig_is_slow();
 std::unique_ptr<Backend> make_rig_device(const std::string& name, int threads, const std::string& weights);
 
 class Rig {

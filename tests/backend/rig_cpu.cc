@@ -6,6 +6,10 @@ namespace skald::backend::test {
 
 std::vector<std::string> rig_devices() { return cpu_targets(); }
 
+std::vector<int> rig_threads() { return {1, 3}; }
+
+bool rig_is_slow() { return false; }
+
 std::unique_ptr<Backend> make_rig_device(const std::string& name, int threads, const std::string& weights) {
   return make_cpu_backend({.threads = threads, .target = name, .weights = weights});
 }

@@ -18,6 +18,10 @@ std::vector<std::string> rig_devices() {
   return {"simt32", "simt64", "simt32_order"};
 }
 
+std::vector<int> rig_threads() { return {1}; }
+
+bool rig_is_slow() { return !cubin_folder(); }
+
 std::unique_ptr<Backend> make_rig_device(const std::string& name, int, const std::string& weights) {
   const std::string device = name.empty() ? rig_devices().front() : name;
   std::unique_ptr<gpu::test::Executor> executor;
