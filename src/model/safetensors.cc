@@ -50,7 +50,8 @@ class HeaderReader final : public json::json_sax_t {
  public:
   std::vector<TensorEntry> tensors;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;  ///< data_offsets of each tensor, relative to the data
-  std::string complaint;                              ///< set when parsing stopped
+  std::map<std::string, std::string> metadata;
+  std::string complaint;  ///< set when parsing stopped
 
   bool start_object(std::size_t) override {
     switch (state_) {
@@ -72,14 +73,15 @@ class HeaderReader final : public json::json_sax_t {
     switch (state_) {
       case State::top: return top_key(name);
       case State::metadata:
-        if (!metadata_keys_.insert(name).second) return fail("__metadata__ has " + quote(name) + " twice");
+        metadata_key_ = name;
+        if (!metadata.emplace(name, "").second) return fail("__metadata__ has " + quote(name) + " twice");
         return true;
       case State::entry: return entry_key(name);
       default: return unexpected("a key");
     }
   }
   bool string(string_t& value) override {
-    if (state_ == State::metadata) return true;
+    if (state_ == State::metadata) return metadata[metadata_key_] = value, true;
     if (state_ != State::type) return unexpected("a string");
     tensors.back().type = value;
     state_ = State::entry;
@@ -197,7 +199,8 @@ class HeaderReader final : public json::json_sax_t {
   unsigned seen_ = 0;
   int offset_count_ = 0;
   bool have_metadata_ = false;
-  std::unordered_set<std::string> names_, metadata_keys_;
+  std::unordered_set<std::string> names_;
+  std::string metadata_key_;
 };
 
 /// Length of the JSON header, checked against the file.
@@ -298,7 +301,8 @@ void check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_offset, 
 
 }  // namespace
 
-std::vector<TensorEntry> parse_safetensors(std::span<const std::byte> bytes, const std::string& file) {
+std::vector<TensorEntry> parse_safetensors(std::span<const std::byte> bytes, const std::string& file,
+                                           std::map<std::string, std::string>* metadata) {
   const uint64_t length = header_length(bytes, file);
   const char* const header = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
   if (length == 0 || header[0] != '{') refuse(file, "the header at byte 8 does not begin with '{'");
@@ -314,6 +318,7 @@ std::vector<TensorEntry> parse_safetensors(std::span<const std::byte> bytes, con
     place(reader.tensors[i], reader.ranges[i], data_offset, bytes.size(), file);
   }
   check_cover(reader.tensors, data_offset, bytes.size(), file);
+  if (metadata) *metadata = std::move(reader.metadata);
   return std::move(reader.tensors);
 }
 

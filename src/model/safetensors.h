@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +21,9 @@ struct TensorEntry {
 
 /// Parses the header of a whole file in memory. Guarantees of the result: every range lies inside the file,
 /// ranges cover the data without overlap or gap, names are unique, shape times type equals the length. Throws
-/// Error(model_invalid) with `file`, tensor, byte offset, expected and found.
-std::vector<TensorEntry> parse_safetensors(std::span<const std::byte> bytes, const std::string& file);
+/// Error(model_invalid) with `file`, tensor, byte offset, expected and found. `metadata`, where given,
+/// receives what stands under __metadata__.
+std::vector<TensorEntry> parse_safetensors(std::span<const std::byte> bytes, const std::string& file,
+                                           std::map<std::string, std::string>* metadata = nullptr);
 
 }  // namespace skald::model

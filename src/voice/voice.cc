@@ -1,0 +1,54 @@
+// What a voice is: its name, its hash, its consent.
+#include "skald/voice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/sha256.h"
+
+namespace skald {
+
+std::string_view speaker_identity_name(SpeakerIdentity identity) noexcept {
+  switch (identity) {
+    case SpeakerIdentity::unknown: return "unknown";
+    case SpeakerIdentity::real: return "real";
+    case SpeakerIdentity::synthetic: return "synthetic";
+  }
+  return "unknown";
+}
+
+std::string voice_hash(const Voice& voice) {
+  Sha256 hash;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    const uint64_t size = bytes.size();
+    hash.add(std::as_bytes(std::span(&size, 1)));
+    hash.add(bytes);
+  };
+  add(std::as_bytes(std::span(voice.x_vector)));
+  add(std::as_bytes(std::span(voice.codes)));
+  add(std::as_bytes(std::span(voice.ref_text)));
+  return hash.finish();
+}
+
+bool valid_voice_name(std::string_view name) noexcept {
+  constexpr size_t kLongest = 64;
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  return !name.empty() && name.size() <= kLongest && plain(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return plain(c) || c == '-' || c == '_'; });
+}
+
+void require_consent(const Voice& voice) {
+  if (!voice.is_clone() || !voice.consent.empty()) return;
+  throw Error(
+      ErrorCode::consent_required,
+      fmt::format(
+          "voice \"{}\" is a clone, and no statement says that its speaker allowed it; state that you "
+          "have the rights to it (--i-have-rights, or a consent statement)",
+          voice.name));
+}
+
+}  // namespace skald
