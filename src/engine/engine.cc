@@ -59,15 +59,16 @@ class LoadedEngine final : public Engine {
   }
 
   const ModelInfo& info() const override { return info_; }
+  std::string status() const override { return core_->device->status(); }
 
   std::unique_ptr<SpeechStream> start_stream(const SpeechRequest& request,
                                              const Diagnosis* diagnosis) override {
-    return make_speech_stream(core_, completed(request), diagnosis);
+    return make_speech_stream(core_, completed_request(request), diagnosis);
   }
 
   std::unique_ptr<TextStream> start_text_stream(const SpeechRequest& request,
                                                 const Diagnosis* diagnosis) override {
-    return make_text_stream(core_, completed(request), diagnosis);
+    return make_text_stream(core_, completed_request(request), diagnosis);
   }
 
   PromptInfo prompt(const SpeechRequest& request) const override {
@@ -94,22 +95,30 @@ class LoadedEngine final : public Engine {
   }
 
  private:
-  /// What the engine draws when the caller leaves it open.
-  static SpeechRequest completed(SpeechRequest request) {
-    if (!request.seed) request.seed = draw_seed();
-    if (request.request_id.empty()) request.request_id = random_id();
-    return request;
-  }
-
   std::shared_ptr<Core> core_;
   ModelInfo info_;
 };
 
 }  // namespace
+
+SpeechRequest completed_request(SpeechRequest request) {
+  if (!request.seed) request.seed = draw_seed();
+  if (request.request_id.empty()) request.request_id = random_id();
+  return request;
+}
+
+ModelInfo read_model_info(const std::filesystem::path& folder) {
+  return describe(model::load_config(folder));
+}
+
+std::unique_ptr<Engine> make_engine(std::shared_ptr<Core> core) {
+  return std::make_unique<LoadedEngine>(std::move(core));
+}
+
 }  // namespace engine
 
 std::unique_ptr<Engine> Engine::open(const std::filesystem::path& model_dir, const EngineOptions& options) {
-  return std::make_unique<engine::LoadedEngine>(engine::load_core(model_dir, options));
+  return engine::make_engine(engine::load_core(model_dir, options));
 }
 
 }  // namespace skald

@@ -51,7 +51,7 @@ void Utterance::build_prompt() {
 }
 
 /// First work on the device: the slot's settings, the prompt, and the text that follows it.
-void Utterance::start() {
+void Utterance::run_prompt() {
   tap_.report_prompt(*core_, *prompt_, x_vector_);
   const model::PromptInput& input = prepared_.input;
   std::vector<int32_t> trailing = model::trailing_ids(core_->config(), input, *prompt_);
@@ -145,7 +145,7 @@ void Utterance::run_frames(int64_t until) {
   while (!stopped() && frames() < until) {
     check_cancelled();
     if (!text_ready()) return;
-    if (!running_) start();
+    if (!running_) run_prompt();
     run_frame();
   }
 }
@@ -189,17 +189,83 @@ void Utterance::run_frame() {
   const int32_t ahead = tap_.active() ? 0 : model.frames_ahead();
   if (submitted_ - frame <= ahead / 2) submit_frames(ahead);
   if (ahead > 0) lock.unlock();
-  const backend::FrameReport report =
-      model.await_frame(slot, first_run_ + static_cast<int32_t>(frame), codes);
-  fed_ = frame;
-  if (report.frames <= frame) codes.clear();
+  const backend::SlotStatus status = await_frame(codes);
   if (lock) tap_.after(model, slot, codes);
   if (lock) lock.unlock();
   frame_ms_ += milliseconds(from, Clock::now());
   tap_.report();
+  take_frame(codes, status);
+}
+
+/// Waits for the oldest frame in work; `codes` [groups] become its codes, or empty where the slot drew none.
+backend::SlotStatus Utterance::await_frame(std::vector<int32_t>& codes) {
+  const int64_t frame = frames();
+  const backend::FrameReport report =
+      core_->model->await_frame(lease_.slot(), first_run_ + static_cast<int32_t>(frame), codes);
+  fed_ = frame;
+  if (report.frames <= frame) codes.clear();
+  return report.status;
+}
+
+void Utterance::take_frame(const std::vector<int32_t>& codes, backend::SlotStatus status) {
   codes_.insert(codes_.end(), codes.begin(), codes.end());
-  settle(report.status);
+  settle(status);
   if (!codes.empty()) watch(codes[0]);
+}
+
+// ---- steps for a scheduler
+
+/// Runs `body`; what it throws ends the utterance.
+template <class Body>
+void Utterance::guarded(Body&& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+    error_ = std::current_exception();
+    if (stop_ != StopReason::cancelled) stop_ = StopReason::error;
+  }
+}
+
+bool Utterance::ready() {
+  bool ready = false;
+  if (!stopped()) guarded([&] { check_cancelled(), ready = text_ready(); });
+  return ready;
+}
+
+void Utterance::start() {
+  guarded([&] { run_prompt(); });
+}
+
+bool Utterance::can_submit(int32_t ahead) const {
+  const int64_t next = frames() + 1;
+  return running_ && !stopped() &&
+         submitted_ < std::max(next, std::min<int64_t>(next + ahead, prepared_.settings.max_frames)) &&
+         text_row_ready(submitted_);
+}
+
+void Utterance::collect() {
+  guarded([&] {
+    std::vector<int32_t> codes(static_cast<size_t>(core_->groups()));
+    const backend::SlotStatus status = await_frame(codes);
+    take_frame(codes, status);
+  });
+}
+
+int32_t Utterance::deliverable() const {
+  if (over_ || (holds_back() && !stopped())) return 0;
+  return static_cast<int32_t>(frames() - delivered_);
+}
+
+AudioChunk Utterance::deliver_ready(int32_t max_frames) {
+  AudioChunk chunk;
+  bool whole = false;
+  guarded([&] { chunk = deliver(max_frames), whole = true; });
+  if (!whole || (error_ && delivered_ == frames())) finish();
+  return chunk;
+}
+
+void Utterance::end_with(std::exception_ptr error) {
+  guarded([&] { std::rethrow_exception(std::move(error)); });
 }
 
 /// What the slot's status means for the request.

@@ -42,6 +42,7 @@ class Utterance {
   /// means that text is needed. Frames that were complete when an error came are delivered first.
   AudioChunk next(int32_t max_frames);
   void cancel() noexcept { cancelled_ = true; }
+  bool cancelled() const { return cancelled_; }
   /// Ends the utterance with an error found elsewhere; next() throws it once what is complete was delivered.
   void fail(std::exception_ptr error);
   bool over() const { return over_; }
@@ -50,16 +51,50 @@ class Utterance {
   SpeechResult result() const;
   std::vector<int32_t> codes() const { return codes_; }
 
+  // ---- In place of next(): steps for a scheduler that runs the frames of several utterances in one program.
+  // An error ends the utterance; what was complete before it can still be delivered. Not with a diagnosis.
+
+  int32_t slot() const { return lease_.slot(); }
+  bool stopped() const { return stop_ != StopReason::none; }
+  /// Takes text that arrived. False where more text is needed, or the utterance has stopped.
+  bool ready();
+  bool started() const { return running_; }
+  /// Runs the prompt; once, when ready.
+  void start();
+  /// Whether the device can take another frame while at most `ahead` are in work beyond the next one.
+  bool can_submit(int32_t ahead) const;
+  /// The last frame has to be fed back before the next one is drawn.
+  bool needs_step() const { return submitted_ > 0; }
+  void note_submitted() { ++submitted_; }
+  bool in_flight() const { return !stopped() && submitted_ > frames(); }
+  /// Waits for the oldest frame in work.
+  void collect();
+  /// Its share of the time that a frame took.
+  void charge(double milliseconds) { frame_ms_ += milliseconds; }
+  /// Frames that deliver() would decode now, and whether it can end the utterance.
+  int32_t deliverable() const;
+  /// At most max_frames frames of audio. An empty chunk that is not the last one: there is nothing more, and
+  /// error() says why.
+  AudioChunk deliver_ready(int32_t max_frames);
+  /// The utterance ends with an error found by its driver.
+  void end_with(std::exception_ptr error);
+  std::exception_ptr error() const { return error_; }
+  const std::vector<int32_t>& all_codes() const { return codes_; }
+
  private:
   static constexpr size_t kLookAhead = 64;
 
   void build_prompt();
-  void start();
+  void run_prompt();
+  template <class Body>
+  void guarded(Body&& body) noexcept;
   void run_frames(int64_t until);
   bool text_ready();
   bool text_row_ready(int64_t frame) const;
   void run_frame();
   void submit_frames(int32_t ahead);
+  backend::SlotStatus await_frame(std::vector<int32_t>& codes);
+  void take_frame(const std::vector<int32_t>& codes, backend::SlotStatus status);
   void settle(backend::SlotStatus status);
   void watch(int32_t code0);
   void stop_at_bound();
@@ -72,7 +107,6 @@ class Utterance {
   [[noreturn]] void rethrow();
 
   int64_t frames() const { return static_cast<int64_t>(codes_.size()) / core_->groups(); }
-  bool stopped() const { return stop_ != StopReason::none; }
   /// Nothing may be delivered before the end is known.
   bool holds_back() const {
     return decode_ == DecodeMode::whole || (official_cut_ && prepared_.input.in_context);
