@@ -31,35 +31,22 @@ std::vector<Launch> angle_launches(const Binder& b, const RopeAngles& a) {
   return {Launch::make("rope_angles", a.lanes.total(), 128, args)};
 }
 
-/// The projections to scratch rows [q | k | v], by one launch where all matrices are of one type.
-void add_projections(const Binder& b, const QkvRope& a, const ProductArgs& base, float* projected, int width,
-                     std::vector<Launch>& launches) {
-  const Weight weights[] = {a.wq, a.wk, a.wv};
-  ProductArgs args = base;
-  args.to.out_stride = width;
-  int column = 0;
-  for (int i = 0; i < 3;) {
-    const ElementKind kind = b.weight(weights[i]).kind;
-    std::vector<MatrixArgs> matrices;
-    args.to.out = projected + column;
-    for (; i < 3 && b.weight(weights[i]).kind == kind; ++i) {
-      matrices.push_back(b.matrix(weights[i]));
-      column += matrices.back().outputs;
-    }
-    launches.push_back(product_launch(args, matrices, kind));
-  }
-}
-
+/// The projections go to scratch rows [q | k | v], from there to where they belong.
 std::vector<Launch> qkv_launches(const Binder& b, const QkvRope& a) {
   const int rows = a.lanes.total(), heads = a.heads + 2 * a.kv_heads, width = heads * a.head_dim;
   const int64_t slots = a.cache.k.rows / a.cache.capacity;
   std::vector<Launch> launches;
   ProductArgs args{};
+  const ElementKind kind = b.weight(a.wq).kind;
+  if (b.weight(a.wk).kind != kind || b.weight(a.wv).kind != kind)
+    throw Error(ErrorCode::unsupported, b.where() + ": wq, wk and wv are of different types");
   const bool first = normalises_first(a.norm, a.lanes, false);
-  float* const projected = b.scratch<float>(int64_t{rows} * width + (first ? int64_t{rows} * a.x.width : 0));
-  set_input(b, a.x, a.norm, a.lanes, slots, first ? projected + int64_t{rows} * width : nullptr, args,
+  float* const projected =
+      b.scratch<float>(int64_t{rows} * width + (first ? normed_floats(a.x, a.lanes) : 0));
+  set_input(b, a.x, a.norm, a.lanes, slots, kind, first ? projected + int64_t{rows} * width : nullptr, args,
             launches);
-  add_projections(b, a, args, projected, width, launches);
+  args.to.out = projected, args.to.out_stride = width;
+  launches.push_back(product_launch(args, {b.matrix(a.wq), b.matrix(a.wk), b.matrix(a.wv)}, kind));
   const Rows<float> rope = b.rows(a.rope, rows, a.head_dim, "rope"),
                     q = b.rows(a.q, rows, a.heads * a.head_dim, "q");
   const PlaceHeadsArgs place{.lanes = args.lanes,
@@ -99,7 +86,7 @@ std::vector<Launch> attention_launches(const Binder& b, const Attention& a) {
                  aligned(args.cache.k, args.cache.k_stride, a.head_dim) &&
                  aligned(args.cache.v, args.cache.v_stride, a.head_dim);
   // The cut depends on the keys alone, so that a row's result does not depend on how many rows there are.
-  constexpr int kMostSplits = 16, kKeysPerSplit = 64;
+  constexpr int kMostSplits = 16, kKeysPerSplit = 128;
   const int keys = a.window > 0 ? a.window : a.cache.capacity;
   args.splits = std::clamp((keys + kKeysPerSplit - 1) / kKeysPerSplit, 1, kMostSplits);
   const int wide = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;

@@ -16,12 +16,17 @@ int panels_of(const MatrixArgs& m) { return (m.outputs + kPanelOutputs - 1) / kP
 
 constexpr int kBlock = 256, kWarps = 8;
 
-/// A few rows: a block is a panel (of both matrices with `pair`) by 1, 2 or 4 rows.
+/// A few rows: a block is a panel (of both matrices with `pair`) by 1, 2 or 4 rows. Where one row has few
+/// panels, each block keeps more of its weights in flight.
 Launch few_launch(const ProductArgs& args, int panels, int rows, bool pair, ElementKind kind) {
   const int tile = rows <= 1 ? 1 : rows == 2 ? 2 : 4;
   const int64_t blocks = int64_t{panels} * ((rows + tile - 1) / tile) + args.carry.blocks;
-  const size_t exchange = static_cast<size_t>(tile) * kPanelOutputs * kBlock * sizeof(float);
-  return Launch::make(std::string(pair ? "pair_" : "product_") + name_of(kind) + "_" + std::to_string(tile),
+  const size_t exchange = static_cast<size_t>(tile) * (kPanelOutputs + 1) * kBlock * sizeof(float);
+  constexpr int kFewPanels = 264, kShallowInputs = 1024;
+  const bool deep = rows == 1 && !pair && panels <= kFewPanels &&
+                    args.matrix[0].taps * args.matrix[0].groups * group_inputs(kind) > kShallowInputs;
+  return Launch::make(std::string(pair ? "pair_" : "product_") + name_of(kind) + "_" + std::to_string(tile) +
+                          (deep ? "_deep" : ""),
                       blocks, kBlock, args, exchange);
 }
 
@@ -50,17 +55,23 @@ EpilogueArgs epilogue(const Binder& b, const Linear& a) {
 std::vector<Launch> linear_launches(const Binder& b, const Linear& a) {
   const int rows = a.lanes.total();
   if (!a.weight) {
-    const NormaliseArgs args{b.lanes(a.lanes, kAnySlots), b.input(a.x, a.lanes), b.norm(a.norm),
-                             epilogue(b, a), a.x.width};
+    const NormaliseArgs args{.lanes = b.lanes(a.lanes, kAnySlots),
+                             .x = b.input(a.x, a.lanes),
+                             .norm = b.norm(a.norm),
+                             .to = epilogue(b, a),
+                             .factors = nullptr,
+                             .width = a.x.width,
+                             .group_inputs = 0};
     return {Launch::make("normalise", rows, kBlock, args)};
   }
   std::vector<Launch> launches;
   ProductArgs args{};
+  const ElementKind kind = b.weight(a.weight).kind;
   const bool first = normalises_first(a.norm, a.lanes, may_overlap(a.x, a.out));
-  set_input(b, a.x, a.norm, a.lanes, kAnySlots, first ? b.scratch<float>(int64_t{rows} * a.x.width) : nullptr,
-            args, launches);
+  set_input(b, a.x, a.norm, a.lanes, kAnySlots, kind,
+            first ? b.scratch<float>(normed_floats(a.x, a.lanes)) : nullptr, args, launches);
   args.to = epilogue(b, a);
-  launches.push_back(product_launch(args, {b.matrix(a.weight)}, b.weight(a.weight).kind));
+  launches.push_back(product_launch(args, {b.matrix(a.weight)}, kind));
   return launches;
 }
 
@@ -73,9 +84,10 @@ std::vector<Launch> gated_launches(const Binder& b, const GatedPair& a) {
   std::vector<Launch> launches;
   ProductArgs args{};
   const bool first = normalises_first(a.norm, a.lanes, may_overlap(a.x, a.out)), few = rows <= kFewRows;
-  const int64_t normed = first ? int64_t{rows} * a.x.width : 0, gates = few ? 0 : int64_t{rows} * a.out.width;
+  const int64_t normed = first ? normed_floats(a.x, a.lanes) : 0,
+                gates = few ? 0 : int64_t{rows} * a.out.width;
   float* const scratch = normed + gates > 0 ? b.scratch<float>(normed + gates) : nullptr;
-  set_input(b, a.x, a.norm, a.lanes, kAnySlots, first ? scratch : nullptr, args, launches);
+  set_input(b, a.x, a.norm, a.lanes, kAnySlots, kind, first ? scratch : nullptr, args, launches);
   args.to.out = out.data, args.to.out_stride = out.stride;
   if (few) {
     args.matrices = 2, args.matrix[0] = b.matrix(a.gate), args.matrix[1] = b.matrix(a.up);
@@ -93,15 +105,16 @@ std::vector<Launch> gated_launches(const Binder& b, const GatedPair& a) {
 }  // namespace
 
 void set_input(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& lanes, int64_t slots,
-               float* scratch, ProductArgs& args, std::vector<Launch>& launches) {
+               ElementKind kind, float* scratch, ProductArgs& args, std::vector<Launch>& launches) {
   args.lanes = b.lanes(lanes, slots);
   args.x = b.input(x, lanes);
   if (!scratch) {
     args.norm = b.norm(norm);
     return;
   }
-  NormaliseArgs n{args.lanes, args.x, b.norm(norm), {}, x.width};
+  NormaliseArgs n{args.lanes, args.x, b.norm(norm), {}, nullptr, x.width, group_inputs(kind)};
   n.to.out = scratch, n.to.out_stride = x.width;
+  if (norm.kind == Norm::rms) args.factor = n.factors = scratch + int64_t{lanes.total()} * x.width;
   launches.push_back(Launch::make("normalise", lanes.total(), kBlock, n));
   args.x = {scratch, int64_t{lanes.rows} * x.width, x.width, 0};
 }

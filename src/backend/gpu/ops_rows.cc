@@ -104,7 +104,7 @@ std::vector<Launch> publish_launches(const Binder& b, const PublishFrame& a) {
 
 /// Shared memory of a draw: a list of a power of two of numbers, and the scores.
 size_t draw_shared(const Binder& b, int vocabulary) {
-  size_t list = 1;
+  size_t list = 1024;  // at least room for the bins of top-k
   while (list < static_cast<size_t>(vocabulary)) list *= 2;
   const size_t bytes = list * 8 + static_cast<size_t>(vocabulary) * 4;
   constexpr size_t kMost = 46 * 1024;  // of 48 KB; the rest is the kernel's own

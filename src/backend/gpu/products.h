@@ -14,15 +14,20 @@ constexpr int kFewRows = 8;
 /// than kFewRows rows. `kind` is that of all matrices.
 Launch product_launch(ProductArgs args, const std::vector<MatrixArgs>& matrices, ElementKind kind);
 
-/// Whether the rows have to be normalised into scratch before the product: it can do so itself for a few
-/// rows, but not while another block already writes over them.
+/// Whether the rows have to be normalised into scratch before the product: it takes an RMS norm itself for a
+/// few rows, but not while another block already writes over them.
 inline bool normalises_first(const Norm& norm, const Lanes& lanes, bool in_place) {
-  return norm.kind != Norm::none && (in_place || lanes.total() > kFewRows);
+  return norm.kind == Norm::layer || (norm.kind == Norm::rms && (in_place || lanes.total() > kFewRows));
 }
 
-/// Sets lanes, input and norm in `args`. Where the rows are normalised first, appends that launch; `scratch`
-/// then holds lanes.total() rows.
+/// Floats of scratch that set_input() needs for that.
+inline int64_t normed_floats(const Buffer& x, const Lanes& lanes) {
+  return int64_t{lanes.total()} * (x.width + 1);
+}
+
+/// Sets lanes, input and norm in `args`. With `scratch` (normed_floats()) the rows are normalised first: that
+/// launch is appended. `kind` is that of the matrices.
 void set_input(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& lanes, int64_t slots,
-               float* scratch, ProductArgs& args, std::vector<Launch>& launches);
+               ElementKind kind, float* scratch, ProductArgs& args, std::vector<Launch>& launches);
 
 }  // namespace skald::backend::gpu

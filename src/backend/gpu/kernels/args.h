@@ -96,7 +96,8 @@ struct InputArgs {
 struct ProductArgs {
   LaneArgs lanes;
   InputArgs x;
-  NormArgs norm;
+  NormArgs norm;        ///< none or, where `normalise` has not been, RMS
+  const float* factor;  ///< [rows]: what the sums of a row are multiplied with, after `normalise`; or absent
   MatrixArgs matrix[3];
   int matrices;
   int row_groups;  ///< product_*_many: groups of 4 rows of one block, 1, 2, 4 or 8
@@ -110,13 +111,16 @@ struct ProductArgs {
   } carry;
 };
 
-/// normalise: out = residual + scale * activation(norm(x) + bias) for every valid row.
+/// normalise: out = residual + scale * activation(norm(x) + bias) for every valid row. With `factors` the
+/// norm is RMS, out = weight * x, and the rest of it goes to factors[row].
 struct NormaliseArgs {
   LaneArgs lanes;
   InputArgs x;
   NormArgs norm;
   EpilogueArgs to;
+  float* factors;
   int width;
+  int group_inputs;  ///< of the matrix that follows: fixes the order of the sum of squares
 };
 
 /// rope_angles

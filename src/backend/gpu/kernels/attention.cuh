@@ -78,7 +78,7 @@ extern "C" __global__ void KP_BOUNDS(256) place_heads(PlaceHeadsArgs a) {
 // a fixed tree, blocks in the order of their keys. The cut into blocks depends on the number of keys and on
 // `splits` alone.
 
-enum { kOctets = 32, kKeysPerSplit = 64 };
+enum { kOctets = 32, kKeysPerSplit = 128 };
 
 /// Partial softmax of some keys, the values of one lane: elements 4 (l + 8 i) .. + 3 for i < kChunks, l =
 /// lane % 8.
@@ -104,7 +104,7 @@ KP_DEV void load_head(const float* from, int head_dim, int aligned, float* to) {
   }
 }
 
-/// Joins `other` to `mine`, both of the same head and elements.
+/// Joins `other` to the partial given by the first three arguments, both of the same head and elements.
 template <int kCount>
 KP_DEV void join(float& most, float& total, float* value, float other_most, float other_total,
                  const float* other) {
@@ -173,10 +173,32 @@ KP_DEV void attend_octet(const AttentionArgs& a, const float* q, const CachedRow
   }
 }
 
-/// Joins the octets of a block; the first octet of warp 0 ends with all. `shared` holds 8 * 8 * (4 kChunks +
-/// 2) floats.
-template <int kChunks>
-KP_DEV void join_block(Partial<kChunks>& p, float* shared) {
+/// Softmax partials side by side: most[n], total[n] and values[n * stride] of one element, joined in order.
+struct Joined {
+  float most, total, value;
+};
+KP_DEV Joined join_all(const float* most, const float* total, const float* value, int step, int stride,
+                       int count) {
+  Joined j = {most[0], 0.0f, 0.0f};
+  for (int n = 1; n < count; ++n) j.most = kp_max(j.most, most[n * step]);
+  for (int n = 0; n < count; ++n) {
+    const float share = kp_exp(most[n * step] - j.most);
+    j.total = kp_fma(share, total[n * step], j.total);
+    j.value = kp_fma(share, value[n * stride], j.value);
+  }
+  return j;
+}
+
+/// What the 8 warps of a block leave for each other.
+template <int kChunks, int kHeads>
+struct AttentionShared {
+  float most[kHeads][8], total[kHeads][8], value[kHeads][8][32 * kChunks];
+  int last;
+};
+
+/// Joins the octets of a warp and puts the result into shared memory.
+template <int kChunks, int kHeads>
+KP_DEV void leave_partial(Partial<kChunks>& p, int head, AttentionShared<kChunks, kHeads>& shared) {
   enum { kCount = 4 * kChunks };
   KP_UNROLL
   for (int mask = 8; mask <= 16; mask <<= 1) {
@@ -186,39 +208,18 @@ KP_DEV void join_block(Partial<kChunks>& p, float* shared) {
     for (int i = 0; i < kCount; ++i) value[i] = kp_shfl_xor(p.value[i], mask);
     join<kCount>(p.most, p.total, p.value, most, total, value);
   }
-  float* mine = shared + kp_warp() * 8 * (kCount + 2) + (kp_lane() & 7);
-  kp_barrier();  // whoever read the last head's
-  if (kp_lane() < 8) {
-    mine[0] = p.most, mine[8] = p.total;
-    KP_UNROLL
-    for (int i = 0; i < kCount; ++i) mine[8 * (2 + i)] = p.value[i];
-  }
-  kp_barrier();
-  if (kp_tid() >= 8) return;
-  for (int w = 1; w < 8; ++w) {
-    const float* its = shared + w * 8 * (kCount + 2) + kp_lane();
-    float value[kCount];
-    KP_UNROLL
-    for (int i = 0; i < kCount; ++i) value[i] = its[8 * (2 + i)];
-    join<kCount>(p.most, p.total, p.value, its[0], its[8], value);
-  }
-}
-
-template <int kChunks>
-KP_DEV void store_attention(const AttentionArgs& a, const Partial<kChunks>& p, float* out) {
+  if (kp_lane() >= 8) return;
+  if (kp_lane() == 0) shared.most[head][kp_warp()] = p.most, shared.total[head][kp_warp()] = p.total;
   KP_UNROLL
-  for (int i = 0; i < kChunks; ++i) KP_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    const int at = 4 * (kp_lane() + 8 * i) + j;
-    if (at < a.head_dim) out[at] = p.value[4 * i + j] / p.total;
-  }
+  for (int i = 0; i < kCount; ++i)
+    shared.value[head][kp_warp()][4 * (kp_lane() + 8 * (i / 4)) + i % 4] = p.value[i];
 }
 
 /// Whether this block is the last of those that share a row; the counter is left 0.
 KP_DEV bool arrive_last(kp_u32* counter, int blocks, int* shared) {
+  kp_fence();
   kp_barrier();
   if (kp_tid() == 0) {
-    kp_fence();
     const bool last = kp_atomic_add(counter, 1u) == (kp_u32)(blocks - 1);
     if (last) *counter = 0;
     *shared = last;
@@ -229,7 +230,8 @@ KP_DEV bool arrive_last(kp_u32* counter, int blocks, int* shared) {
 
 /// Block b: row b / (groups * splits), a group of kHeads query heads that share a kv head, one range of keys.
 template <int kChunks, int kHeads>
-KP_DEV void attend(const AttentionArgs& a, float* shared) {
+KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& shared) {
+  enum { kWidth = 32 * kChunks, kEntry = kWidth + 2 };
   kp_launch_dependents();
   kp_wait_previous();
   const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
@@ -242,41 +244,35 @@ KP_DEV void attend(const AttentionArgs& a, float* shared) {
   attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, at, range,
                                 head / (a.heads / a.kv_heads), p);
   KP_UNROLL
-  for (int h = 0; h < kHeads; ++h) {
-    join_block<kChunks>(p[h], shared);
-    if (kp_tid() >= 8) continue;
+  for (int h = 0; h < kHeads; ++h) leave_partial<kChunks, kHeads>(p[h], h, shared);
+  kp_barrier();
+  float* const out = a.out + row * a.out_stride + head * a.head_dim;
+  float* const partial = a.partial + ((kp_i64)row * groups + group) * a.splits * kHeads * kEntry;
+  for (int i = kp_tid(); i < kHeads * kWidth; i += 256) {
+    const int h = i / kWidth, e = i - h * kWidth;
+    const Joined j = join_all(shared.most[h], shared.total[h], &shared.value[h][0][e], 1, kWidth, 8);
     if (range.blocks == 1) {
-      store_attention<kChunks>(a, p[h], a.out + row * a.out_stride + (head + h) * a.head_dim);
+      if (e < a.head_dim) out[h * a.head_dim + e] = j.value / j.total;
       continue;
     }
-    float* to = a.partial + (((kp_i64)row * a.heads + head + h) * a.splits + split) * (32 * kChunks + 2);
-    if (kp_tid() == 0) to[0] = p[h].most, to[1] = p[h].total;
-    KP_UNROLL
-    for (int i = 0; i < 4 * kChunks; ++i) to[2 + kp_tid() + 8 * i] = p[h].value[i];
+    float* const to = partial + (split * kHeads + h) * kEntry;
+    to[2 + e] = j.value;
+    if (e == 0) to[0] = j.most, to[1] = j.total;
   }
   if (range.blocks == 1) return;
-  if (!arrive_last(a.arrived + (kp_i64)row * groups + group, range.blocks, (int*)shared)) return;
+  if (!arrive_last(a.arrived + (kp_i64)row * groups + group, range.blocks, &shared.last)) return;
   kp_fence();
-  // Warp h joins head h; element i of a lane is where it was left.
-  if (kp_warp() >= kHeads || kp_lane() >= 8) return;
-  const float* from = a.partial + ((kp_i64)row * a.heads + head + kp_warp()) * a.splits * (32 * kChunks + 2);
-  Partial<kChunks> all;
-  all.most = from[0], all.total = from[1];
-  KP_UNROLL
-  for (int i = 0; i < 4 * kChunks; ++i) all.value[i] = from[2 + kp_lane() + 8 * i];
-  for (int n = 1; n < range.blocks; ++n) {
-    from += 32 * kChunks + 2;
-    float value[4 * kChunks];
-    KP_UNROLL
-    for (int i = 0; i < 4 * kChunks; ++i) value[i] = from[2 + kp_lane() + 8 * i];
-    join<4 * kChunks>(all.most, all.total, all.value, from[0], from[1], value);
+  for (int i = kp_tid(); i < kHeads * kWidth; i += 256) {
+    const int h = i / kWidth, e = i - h * kWidth;
+    const float* from = partial + h * kEntry;
+    const Joined j = join_all(from, from + 1, from + 2 + e, kHeads * kEntry, kHeads * kEntry, range.blocks);
+    if (e < a.head_dim) out[h * a.head_dim + e] = j.value / j.total;
   }
-  store_attention<kChunks>(a, all, a.out + row * a.out_stride + (head + kp_warp()) * a.head_dim);
 }
 
 #define ATTENTION(name, chunks, heads)                              \
   extern "C" __global__ void KP_BOUNDS(256) name(AttentionArgs a) { \
-    __shared__ float shared[8 * 8 * (4 * chunks + 2)];              \
+    __shared__ AttentionShared<chunks, heads> shared;               \
     attend<chunks, heads>(a, shared);                               \
   }
 ATTENTION(attention_64_1, 2, 1)

@@ -61,6 +61,11 @@ struct RowNorm {
   float mean, factor;
 };
 
+/// What an RMS norm multiplies a row with, from the sum of its squares.
+KP_DEV float rms_factor(float squares, int width, float epsilon) {
+  return 1.0f / kp_sqrt(squares / (float)width + epsilon);
+}
+
 /// The sums run over elements t, t + 256, ... of thread t. `part` holds 16 floats; a barrier must stand
 /// between two calls with the same ones.
 KP_DEV RowNorm row_norm(const NormArgs& norm, const float* x, int width, float* part) {
@@ -76,7 +81,7 @@ KP_DEV RowNorm row_norm(const NormArgs& norm, const float* x, int width, float* 
     const float d = x[i] - r.mean;
     squares = kp_fma(d, d, squares);
   }
-  r.factor = 1.0f / kp_sqrt(sum256(squares, part) / (float)width + norm.epsilon);
+  r.factor = rms_factor(sum256(squares, part), width, norm.epsilon);
   return r;
 }
 

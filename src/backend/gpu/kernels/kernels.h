@@ -13,20 +13,30 @@ struct KernelModule {
   std::span<const std::string_view> kernels;
 };
 
+/// Every kernel, by the module that holds it: X(name) for each.
+#define SKALD_PRODUCT_KERNELS(X)                                                                     \
+  X(product_f32_1)                                                                                   \
+  X(product_f32_1_deep) X(product_f32_2) X(product_f32_4) X(product_bf16_1) X(product_bf16_1_deep)   \
+      X(product_bf16_2) X(product_bf16_4) X(product_int8_1) X(product_int8_1_deep) X(product_int8_2) \
+          X(product_int8_4) X(pair_f32_1) X(pair_f32_2) X(pair_f32_4) X(pair_bf16_1) X(pair_bf16_2)  \
+              X(pair_bf16_4) X(pair_int8_1) X(pair_int8_2) X(pair_int8_4) X(product_f32_many)        \
+                  X(product_bf16_many) X(product_int8_many) X(normalise)
+#define SKALD_ATTENTION_KERNELS(X)                                                         \
+  X(rope_angles)                                                                           \
+  X(place_heads) X(attention_64_1) X(attention_64_2) X(attention_128_1) X(attention_128_2) \
+      X(attention_256_1)
+#define SKALD_ROWS_KERNELS(X) X(gather_sum) X(store_rows) X(copy_rows) X(advance) X(publish_frame)
+#define SKALD_SAMPLE_KERNELS(X) X(sample)
+#define SKALD_AUDIO_KERNELS(X) X(stage) X(depthwise)
+
 namespace modules {
-inline constexpr std::string_view kProduct[] = {
-    "product_f32_1",     "product_f32_2",  "product_f32_4",  "product_bf16_1",   "product_bf16_2",
-    "product_bf16_4",    "product_int8_1", "product_int8_2", "product_int8_4",   "pair_f32_1",
-    "pair_f32_2",        "pair_f32_4",     "pair_bf16_1",    "pair_bf16_2",      "pair_bf16_4",
-    "pair_int8_1",       "pair_int8_2",    "pair_int8_4",    "product_f32_many", "product_bf16_many",
-    "product_int8_many", "normalise"};
-inline constexpr std::string_view kAttention[] = {"rope_angles",    "place_heads",     "attention_64_1",
-                                                  "attention_64_2", "attention_128_1", "attention_128_2",
-                                                  "attention_256_1"};
-inline constexpr std::string_view kRows[] = {"gather_sum", "store_rows", "copy_rows", "advance",
-                                             "publish_frame"};
-inline constexpr std::string_view kSample[] = {"sample"};
-inline constexpr std::string_view kAudio[] = {"stage", "depthwise"};
+#define SKALD_NAME(name) #name,
+inline constexpr std::string_view kProduct[] = {SKALD_PRODUCT_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kAttention[] = {SKALD_ATTENTION_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kRows[] = {SKALD_ROWS_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kSample[] = {SKALD_SAMPLE_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kAudio[] = {SKALD_AUDIO_KERNELS(SKALD_NAME)};
+#undef SKALD_NAME
 }  // namespace modules
 
 inline constexpr KernelModule kKernelModules[] = {

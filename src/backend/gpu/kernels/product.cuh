@@ -19,10 +19,11 @@ KP_DEV int group_inputs() {
   return kKind == kElementInt8 ? 64 : 32;
 }
 
-/// The weights of one lane and group: 8 outputs by 1 input (int8: 2).
+/// What one lane uses of a group: weights of 8 outputs by 1 input (int8: 2), and the norm's weights.
 template <int kKind>
 struct Unit {
   kp_u32x4 a, b;
+  float norm[2];
 };
 
 /// Where the weights of a panel are.
@@ -49,13 +50,29 @@ KP_DEV GroupAt locate(const Panel& p, int g) {
   return {tap, g - tap * p.groups};
 }
 
+/// Inputs of a lane in a group.
 template <int kKind>
-KP_DEV Unit<kKind> load_unit(const Panel& p, int g) {
+KP_DEV int lane_inputs() {
+  return kKind == kElementInt8 ? 2 : 1;
+}
+template <int kKind>
+KP_DEV int first_input(const GroupAt& at) {
+  return at.group * group_inputs<kKind>() + kp_lane() * lane_inputs<kKind>();
+}
+
+/// `norm`: weights of an RMS norm, or null.
+template <int kKind>
+KP_DEV Unit<kKind> load_unit(const Panel& p, const float* norm, int inputs, int g) {
   const GroupAt at = locate(p, g);
   const kp_u8* from = p.first + at.tap * p.tap_bytes + (kp_i64)at.group * group_bytes<kKind>();
   Unit<kKind> u;
   u.a = kp_load_weights(from);
   if (kKind == kElementF32) u.b = kp_load_weights(from + 512);
+  KP_UNROLL
+  for (int i = 0; i < lane_inputs<kKind>(); ++i) {
+    const int input = first_input<kKind>(at) + i;
+    u.norm[i] = norm && input < inputs ? norm[input] : 1.0f;
+  }
   return u;
 }
 
@@ -103,56 +120,34 @@ KP_DEV void accumulate(const Unit<kKind>& u, const kp_u8* scales, const float (*
     acc[r][c] = kp_fma(scale[c], kp_fma(x[r][1], second[c], x[r][0] * w[c]), acc[r][c]);
 }
 
-/// The input rows of one block, and how they are normalised.
-template <int kRows>
-struct Inputs {
-  const float* row[kRows];  ///< null: the row does not count
-  RowNorm norm[kRows];
-};
-
-/// x of this lane for group g: x[r][0], int8 also x[r][1]; 0 beyond the inputs and in rows that do not count.
+/// x of this lane for group g, 0 beyond the inputs.
 template <int kKind, int kRows>
-KP_DEV void load_inputs(const ProductArgs& a, const Inputs<kRows>& in, const Panel& p, int g, int inputs,
+KP_DEV void load_inputs(const float* const* row, kp_i64 tap_stride, const Panel& p, int inputs, int g,
                         float (*x)[2]) {
   const GroupAt at = locate(p, g);
-  const int first = at.group * group_inputs<kKind>() + kp_lane() * (kKind == kElementInt8 ? 2 : 1);
+  const int first = first_input<kKind>(at);
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) KP_UNROLL
-  for (int i = 0; i < (kKind == kElementInt8 ? 2 : 1); ++i) {
-    x[r][i] = 0.0f;
-    if (in.row[r] && first + i < inputs)
-      x[r][i] = apply_norm(a.norm, in.norm[r], in.row[r][at.tap * a.x.tap_stride + first + i], first + i);
-  }
+  for (int i = 0; i < lane_inputs<kKind>(); ++i)
+    x[r][i] = first + i < inputs ? row[r][at.tap * tap_stride + first + i] : 0.0f;
 }
 
-/// Adds groups [from, to) of a panel to acc. `next` holds the unit of group `from`; units are fetched kAhead
-/// groups ahead of their use.
-enum { kAhead = 4 };
+/// Adds x^2 to the sums of squares, then multiplies x with the norm's weights.
 template <int kKind, int kRows>
-KP_DEV void accumulate_groups(const ProductArgs& a, const Inputs<kRows>& in, const Panel& p, int inputs,
-                              int from, int to, Unit<kKind>* next, float (*acc)[kPanelOutputs]) {
-  for (int g = from; g < to; g += kAhead) {
-    Unit<kKind> now[kAhead];
-    KP_UNROLL
-    for (int i = 0; i < kAhead; ++i) now[i] = next[i];
-    KP_UNROLL
-    for (int i = 0; i < kAhead; ++i)
-      if (g + kAhead + i < to) next[i] = load_unit<kKind>(p, g + kAhead + i);
-    KP_UNROLL
-    for (int i = 0; i < kAhead; ++i) {
-      if (g + i >= to) break;
-      float x[kRows][2];
-      load_inputs<kKind, kRows>(a, in, p, g + i, inputs, x);
-      accumulate<kKind, kRows>(now[i], p.scales + 32 * (g + i), x, acc);
-    }
+KP_DEV void apply_norm_weights(const Unit<kKind>& u, float (*x)[2], float* squares) {
+  KP_UNROLL
+  for (int r = 0; r < kRows; ++r) KP_UNROLL
+  for (int i = 0; i < lane_inputs<kKind>(); ++i) {
+    squares[r] = kp_fma(x[r][i], x[r][i], squares[r]);
+    x[r][i] = u.norm[i] * x[r][i];
   }
 }
 
-template <int kKind>
-KP_DEV void fetch_first(const Panel& p, int from, int to, Unit<kKind>* next) {
+template <int kRows>
+KP_DEV void clear(float (*acc)[kPanelOutputs]) {
   KP_UNROLL
-  for (int i = 0; i < kAhead; ++i)
-    if (from + i < to) next[i] = load_unit<kKind>(p, from + i);
+  for (int r = 0; r < kRows; ++r) KP_UNROLL
+  for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = 0.0f;
 }
 
 /// Which matrix, phase and panel a number is: panels are counted through all matrices and phases.
@@ -197,77 +192,135 @@ KP_DEV void carry_state(const ProductArgs& a, int block, int threads) {
   }
 }
 
-/// Up to kRows rows by one panel (of each matrix, with kPair): the 8 warps of a block take a part each.
-/// Block b: panel b % panels of rows kRows * (b / panels) and on. `exchange` holds kRows * 2048 floats.
-template <int kKind, int kRows, bool kPair>
-KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
-  const int tile = kp_bid() / panels, part = kp_warp();
-  const PanelIndex index = find_panel(a, kp_bid() - tile * panels);
-  const MatrixArgs& m = a.matrix[index.matrix];
-  const Panel panel = panel_of<kKind>(m, index.phase, index.panel);
-  const Panel second = panel_of<kKind>(a.matrix[kPair ? 1 : 0], 0, index.panel);
-  const int size = part_size(panel), total = panel.groups * panel.taps;
-  const int from = kp_min_i(part * size, total), to = kp_min_i(from + size, total);
-  Unit<kKind> next[kAhead], next_second[kAhead];
-  fetch_first<kKind>(panel, from, to, next);
-  if (kPair) fetch_first<kKind>(second, from, to, next_second);
-  kp_wait_previous();
+/// Part of one panel (of each of two matrices, with kPair) in flight: weights are fetched kAhead groups ahead
+/// of their use, the first of them before the launch ahead of this one has ended.
+template <int kKind, int kRows, int kAhead, bool kPair>
+struct Flow {
+  Unit<kKind> unit[kAhead], second[kPair ? kAhead : 1];
+  float x[kAhead][kRows][2];
+  const float* row[kRows];
+};
 
-  Inputs<kRows> in;
-  bool any = false;
+template <int kKind, int kRows, int kAhead, bool kPair>
+KP_DEV void fetch_weights(const ProductArgs& a, const Panel* p, int inputs, int g, int i,
+                          Flow<kKind, kRows, kAhead, kPair>& f) {
+  f.unit[i] = load_unit<kKind>(p[0], a.norm.weight, inputs, g);
+  if (kPair) f.second[i] = load_unit<kKind>(p[1], (const float*)0, inputs, g);
+}
+
+/// Adds groups [from, to) to acc[0] (and acc[1]) and the squares of the inputs to `squares`.
+template <int kKind, int kRows, int kAhead, bool kPair>
+KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
+                            Flow<kKind, kRows, kAhead, kPair>& f, float (*acc)[kRows][kPanelOutputs],
+                            float* squares) {
   KP_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const int row = tile * kRows + r;
-    const bool counts = row_counts(a.lanes, row);
-    in.row[r] = counts ? input_row(a, row) : (const float*)0;
-    in.norm[r] = {0.0f, 1.0f};
-    any = any || counts;
-  }
-  if (!any) return;
-  if (a.norm.kind != 0) {
+  for (int i = 0; i < kAhead; ++i)
+    if (from + i < to) load_inputs<kKind, kRows>(f.row, a.x.tap_stride, p[0], inputs, from + i, f.x[i]);
+  for (int g = from; g < to; g += kAhead) {
     KP_UNROLL
-    for (int r = 0; r < kRows; ++r)
-      if (in.row[r]) in.norm[r] = row_norm(a.norm, in.row[r], m.inputs, exchange + 16 * r);
-    kp_barrier();
-  }
-  float sums[kPair ? 2 : 1][kRows];
-  KP_UNROLL
-  for (int which = 0; which < (kPair ? 2 : 1); ++which) {
-    float acc[kRows][kPanelOutputs];
-    KP_UNROLL
-    for (int r = 0; r < kRows; ++r) KP_UNROLL
-    for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = 0.0f;
-    accumulate_groups<kKind, kRows>(a, in, which ? second : panel, m.inputs, from, to,
-                                    which ? next_second : next, acc);
-    if (which) kp_barrier();  // the sums of the first have been read
-    KP_UNROLL
-    for (int r = 0; r < kRows; ++r) KP_UNROLL
-    for (int c = 0; c < kPanelOutputs; ++c)
-      exchange[((part * kRows + r) * kPanelOutputs + c) * 32 + kp_lane()] = acc[r][c];
-    kp_barrier();
-    KP_UNROLL
-    for (int r = 0; r < kRows; ++r) {  // warp c adds up output c
-      float sum = 0.0f;
-      KP_UNROLL
-      for (int n = 0; n < kParts; ++n)
-        sum += exchange[((n * kRows + r) * kPanelOutputs + kp_warp()) * 32 + kp_lane()];
-      sums[which][r] = kp_sum32(sum);
+    for (int i = 0; i < kAhead; ++i) {
+      if (g + i >= to) break;
+      if (a.norm.weight) apply_norm_weights<kKind, kRows>(f.unit[i], f.x[i], squares);
+      accumulate<kKind, kRows>(f.unit[i], p[0].scales + 32 * (g + i), f.x[i], acc[0]);
+      if (kPair)
+        accumulate<kKind, kRows>(f.second[i], p[1].scales + 32 * (g + i), f.x[i], acc[kPair ? 1 : 0]);
+      if (g + i + kAhead >= to) continue;
+      fetch_weights<kKind, kRows, kAhead, kPair>(a, p, inputs, g + i + kAhead, i, f);
+      load_inputs<kKind, kRows>(f.row, a.x.tap_stride, p[0], inputs, g + i + kAhead, f.x[i]);
     }
-  }
-  if (index.panel * kPanelOutputs + kp_warp() >= m.outputs) return;
-  const int column = index.column + kp_warp();
-  KP_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    if (kp_lane() != r || !in.row[r]) continue;
-    const kp_i64 row = (kp_i64)(tile * kRows + r) * m.phases + index.phase;
-    if (kPair)
-      a.to.out[row * a.to.out_stride + column] = kp_silu(sums[0][r]) * sums[1][r];
-    else
-      finish(a.to, sums[0][r], row, column);
   }
 }
 
-enum { kManyRows = 4 };  ///< rows of one warp in product_many
+/// Sums over the parts and lanes of a block: value `index` of `count` that every thread has put into
+/// `exchange` [part][count][lane].
+KP_DEV float sum_parts(const float* exchange, int count, int index) {
+  float sum = 0.0f;
+  KP_UNROLL
+  for (int n = 0; n < kParts; ++n) sum += exchange[(n * count + index) * 32 + kp_lane()];
+  return kp_sum32(sum);
+}
+
+/// Up to kRows rows by one panel (of each matrix, with kPair): the 8 warps of a block take a part each.
+/// Block b: panel b % panels of rows kRows * (b / panels) and on. `exchange` holds kRows * 9 * 256 floats.
+template <int kKind, int kRows, int kAhead, bool kPair>
+KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
+  enum { kMatrices = kPair ? 2 : 1, kCount = kRows * (kPanelOutputs + 1) };
+  const int tile = kp_bid() / panels, part = kp_warp(), lane = kp_lane(), rows = a.lanes.lanes * a.lanes.rows;
+  const PanelIndex index = find_panel(a, kp_bid() - tile * panels);
+  const MatrixArgs& m = a.matrix[index.matrix];
+  const Panel panel[2] = {panel_of<kKind>(m, index.phase, index.panel),
+                          panel_of<kKind>(a.matrix[kPair ? 1 : index.matrix], 0, index.panel)};
+  const int size = part_size(panel[0]), total = panel[0].groups * panel[0].taps;
+  const int from = kp_min_i(part * size, total), to = kp_min_i(from + size, total);
+  Flow<kKind, kRows, kAhead, kPair> f;
+  KP_UNROLL
+  for (int i = 0; i < kAhead; ++i)
+    if (from + i < to) fetch_weights<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from + i, i, f);
+  kp_wait_previous();
+  // Rows that do not count are read like the others, they are only not stored: knowing takes longer than
+  // reading.
+  KP_UNROLL
+  for (int r = 0; r < kRows; ++r) f.row[r] = input_row(a, kp_min_i(tile * kRows + r, rows - 1));
+  float acc[kMatrices][kRows][kPanelOutputs], squares[kRows];
+  KP_UNROLL
+  for (int r = 0; r < kRows; ++r) squares[r] = 0.0f;
+  KP_UNROLL
+  for (int n = 0; n < kMatrices; ++n) clear<kRows>(acc[n]);
+  accumulate_part<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from, to, f, acc, squares);
+
+  float sums[kMatrices][kRows], factor[kRows];
+  KP_UNROLL
+  for (int n = 0; n < kMatrices; ++n) {
+    if (n > 0) kp_barrier();  // the sums of the first have been read
+    float* mine = exchange + part * kCount * 32 + lane;
+    KP_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      KP_UNROLL
+      for (int c = 0; c < kPanelOutputs; ++c) mine[(r * kPanelOutputs + c) * 32] = acc[n][r][c];
+      if (n == 0 && a.norm.weight) mine[(kRows * kPanelOutputs + r) * 32] = squares[r];
+    }
+    kp_barrier();
+    KP_UNROLL
+    for (int r = 0; r < kRows; ++r) {  // warp c adds up output c
+      if (n == 0) factor[r] = a.norm.weight ? sum_parts(exchange, kCount, kRows * kPanelOutputs + r) : 0.0f;
+      sums[n][r] = sum_parts(exchange, kCount, r * kPanelOutputs + kp_warp());
+    }
+  }
+  if (index.panel * kPanelOutputs + kp_warp() >= m.outputs) return;
+  KP_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const int row = tile * kRows + r;
+    if (lane != r || !row_counts(a.lanes, row)) continue;
+    factor[r] = a.norm.weight ? rms_factor(factor[r], m.inputs, a.norm.epsilon)
+                : a.factor    ? a.factor[row]
+                              : 1.0f;
+    const kp_i64 to_row = (kp_i64)row * m.phases + index.phase;
+    const int column = index.column + kp_warp();
+    if (kPair)
+      a.to.out[to_row * a.to.out_stride + column] =
+          kp_silu(sums[0][r] * factor[r]) * (sums[kMatrices - 1][r] * factor[r]);
+    else
+      finish(a.to, sums[0][r] * factor[r], to_row, column);
+  }
+}
+
+enum { kManyRows = 4, kManyAhead = 4 };  ///< rows of one warp in product_many
+
+/// Lanes halve the outputs they hold until each has one, c = lane / 4, then add the last four lanes: the
+/// order of kp_sum32(). t[0] becomes the sum of output c.
+KP_DEV void sum_lanes(float* t) {
+  KP_UNROLL
+  for (int half = 4; half > 0; half >>= 1) {
+    const bool upper = (kp_lane() & half * 4) != 0;
+    KP_UNROLL
+    for (int c = 0; c < half; ++c) {
+      const float mine = upper ? t[c + half] : t[c], theirs = upper ? t[c] : t[c + half];
+      t[c] = mine + kp_shfl_xor(theirs, half * 4);
+    }
+  }
+  t[0] += kp_shfl_xor(t[0], 2);
+  t[0] += kp_shfl_xor(t[0], 1);
+}
 
 /// Four rows by one panel a warp. The 8 warps of a block are 8 / row_groups panels by row_groups groups of
 /// rows; block b: panels from 8 / row_groups * (b % columns), rows from 4 * row_groups * (b / columns).
@@ -277,57 +330,44 @@ KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
   const int tile = kp_bid() / columns, number = (kp_bid() - tile * columns) * wide + kp_warp() % wide;
   const int first = (tile * row_groups + kp_warp() / wide) * kManyRows;
   kp_wait_previous();
-  Inputs<kManyRows> in;
-  KP_UNROLL
-  for (int r = 0; r < kManyRows; ++r) {
-    in.row[r] = row_counts(a.lanes, first + r) ? input_row(a, first + r) : (const float*)0;
-    in.norm[r] = {0.0f, 1.0f};
-  }
   // Uniform within a virtual warp; exchanges below are too, and no barrier follows.
-  if (number >= panels) return;
+  if (number >= panels || first >= a.lanes.lanes * a.lanes.rows) return;
   const PanelIndex index = find_panel(a, number);
   const MatrixArgs& m = a.matrix[index.matrix];
   const Panel panel = panel_of<kKind>(m, index.phase, index.panel);
-  const int size = part_size(panel), end = panel.groups * panel.taps;
-  float total[kManyRows][kPanelOutputs], acc[kManyRows][kPanelOutputs];
-  KP_UNROLL
-  for (int r = 0; r < kManyRows; ++r) KP_UNROLL
-  for (int c = 0; c < kPanelOutputs; ++c) total[r][c] = 0.0f;
-  for (int from = 0; from < end; from += size) {
-    Unit<kKind> next[kAhead];
-    const int to = kp_min_i(from + size, end);
-    fetch_first<kKind>(panel, from, to, next);
-    KP_UNROLL
-    for (int r = 0; r < kManyRows; ++r) KP_UNROLL
-    for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = 0.0f;
-    accumulate_groups<kKind, kManyRows>(a, in, panel, m.inputs, from, to, next, acc);
-    KP_UNROLL
-    for (int r = 0; r < kManyRows; ++r) KP_UNROLL
-    for (int c = 0; c < kPanelOutputs; ++c) total[r][c] += acc[r][c];
-  }
-  // Lanes halve the outputs they hold until each has one, c = lane / 4, then add the last four lanes.
-  const int lane = kp_lane();
+  bool counts[kManyRows];
+  Flow<kKind, kManyRows, kManyAhead, false> f;
   KP_UNROLL
   for (int r = 0; r < kManyRows; ++r) {
-    float* t = total[r];
-    KP_UNROLL
-    for (int half = 4; half > 0; half >>= 1) {
-      const bool upper = (lane & half * 4) != 0;
-      KP_UNROLL
-      for (int c = 0; c < half; ++c) {
-        const float mine = upper ? t[c + half] : t[c], theirs = upper ? t[c] : t[c + half];
-        t[c] = mine + kp_shfl_xor(theirs, half * 4);
-      }
-    }
-    t[0] += kp_shfl_xor(t[0], 2);
-    t[0] += kp_shfl_xor(t[0], 1);
+    counts[r] = row_counts(a.lanes, first + r);
+    f.row[r] = input_row(a, kp_min_i(first + r, a.lanes.lanes * a.lanes.rows - 1));
   }
-  const int c = lane >> 2;
+  if (!(counts[0] || counts[1] || counts[2] || counts[3])) return;
+  const int size = part_size(panel), end = panel.groups * panel.taps;
+  float total[kManyRows][kPanelOutputs], acc[1][kManyRows][kPanelOutputs], squares[kManyRows];
+  clear<kManyRows>(total);
+  for (int from = 0; from < end; from += size) {
+    const int to = kp_min_i(from + size, end);
+    KP_UNROLL
+    for (int i = 0; i < kManyAhead; ++i)
+      if (from + i < to)
+        fetch_weights<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from + i, i, f);
+    clear<kManyRows>(acc[0]);
+    accumulate_part<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from, to, f, acc, squares);
+    KP_UNROLL
+    for (int r = 0; r < kManyRows; ++r) KP_UNROLL
+    for (int c = 0; c < kPanelOutputs; ++c) total[r][c] += acc[0][r][c];
+  }
+  KP_UNROLL
+  for (int r = 0; r < kManyRows; ++r) sum_lanes(total[r]);
+  const int c = kp_lane() >> 2;
   if (index.panel * kPanelOutputs + c >= m.outputs) return;
   KP_UNROLL
-  for (int r = 0; r < kManyRows; ++r)
-    if ((lane & 3) == r && in.row[r])
-      finish(a.to, total[r][0], (kp_i64)(first + r) * m.phases + index.phase, index.column + c);
+  for (int r = 0; r < kManyRows; ++r) {
+    if ((kp_lane() & 3) != r || !counts[r]) continue;
+    const float factor = a.factor ? a.factor[first + r] : 1.0f;
+    finish(a.to, total[r][0] * factor, (kp_i64)(first + r) * m.phases + index.phase, index.column + c);
+  }
 }
 
 /// Number of panels of all matrices and phases.
@@ -339,37 +379,40 @@ KP_DEV int count_panels(const ProductArgs& a) {
   return n;
 }
 
-#define PRODUCT_FEW(name, kind, count, pair)                              \
+#define PRODUCT_FEW(name, kind, count, ahead, pair)                       \
   extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {         \
     KP_DYN_SHARED(float, exchange);                                       \
     kp_launch_dependents();                                               \
     const int panels = count_panels<pair>(a);                             \
     const int tiles = (a.lanes.lanes * a.lanes.rows + count - 1) / count; \
     if (kp_bid() < panels * tiles) {                                      \
-      product_few<kind, count, pair>(a, panels, exchange);                \
+      product_few<kind, count, ahead, pair>(a, panels, exchange);         \
     } else {                                                              \
       kp_wait_previous();                                                 \
       carry_state(a, kp_bid() - panels * tiles, 256);                     \
     }                                                                     \
   }
-PRODUCT_FEW(product_f32_1, kElementF32, 1, false)
-PRODUCT_FEW(product_f32_2, kElementF32, 2, false)
-PRODUCT_FEW(product_f32_4, kElementF32, 4, false)
-PRODUCT_FEW(product_bf16_1, kElementBf16, 1, false)
-PRODUCT_FEW(product_bf16_2, kElementBf16, 2, false)
-PRODUCT_FEW(product_bf16_4, kElementBf16, 4, false)
-PRODUCT_FEW(product_int8_1, kElementInt8, 1, false)
-PRODUCT_FEW(product_int8_2, kElementInt8, 2, false)
-PRODUCT_FEW(product_int8_4, kElementInt8, 4, false)
-PRODUCT_FEW(pair_f32_1, kElementF32, 1, true)
-PRODUCT_FEW(pair_f32_2, kElementF32, 2, true)
-PRODUCT_FEW(pair_f32_4, kElementF32, 4, true)
-PRODUCT_FEW(pair_bf16_1, kElementBf16, 1, true)
-PRODUCT_FEW(pair_bf16_2, kElementBf16, 2, true)
-PRODUCT_FEW(pair_bf16_4, kElementBf16, 4, true)
-PRODUCT_FEW(pair_int8_1, kElementInt8, 1, true)
-PRODUCT_FEW(pair_int8_2, kElementInt8, 2, true)
-PRODUCT_FEW(pair_int8_4, kElementInt8, 4, true)
+PRODUCT_FEW(product_f32_1, kElementF32, 1, 4, false)
+PRODUCT_FEW(product_f32_1_deep, kElementF32, 1, 8, false)
+PRODUCT_FEW(product_f32_2, kElementF32, 2, 4, false)
+PRODUCT_FEW(product_f32_4, kElementF32, 4, 4, false)
+PRODUCT_FEW(product_bf16_1, kElementBf16, 1, 4, false)
+PRODUCT_FEW(product_bf16_1_deep, kElementBf16, 1, 12, false)
+PRODUCT_FEW(product_bf16_2, kElementBf16, 2, 4, false)
+PRODUCT_FEW(product_bf16_4, kElementBf16, 4, 4, false)
+PRODUCT_FEW(product_int8_1, kElementInt8, 1, 4, false)
+PRODUCT_FEW(product_int8_1_deep, kElementInt8, 1, 12, false)
+PRODUCT_FEW(product_int8_2, kElementInt8, 2, 4, false)
+PRODUCT_FEW(product_int8_4, kElementInt8, 4, 4, false)
+PRODUCT_FEW(pair_f32_1, kElementF32, 1, 4, true)
+PRODUCT_FEW(pair_f32_2, kElementF32, 2, 4, true)
+PRODUCT_FEW(pair_f32_4, kElementF32, 4, 2, true)
+PRODUCT_FEW(pair_bf16_1, kElementBf16, 1, 4, true)
+PRODUCT_FEW(pair_bf16_2, kElementBf16, 2, 4, true)
+PRODUCT_FEW(pair_bf16_4, kElementBf16, 4, 2, true)
+PRODUCT_FEW(pair_int8_1, kElementInt8, 1, 4, true)
+PRODUCT_FEW(pair_int8_2, kElementInt8, 2, 4, true)
+PRODUCT_FEW(pair_int8_4, kElementInt8, 4, 2, true)
 
 #define PRODUCT_MANY(name, kind)                                                \
   extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {               \
@@ -389,17 +432,35 @@ PRODUCT_MANY(product_f32_many, kElementF32)
 PRODUCT_MANY(product_bf16_many, kElementBf16)
 PRODUCT_MANY(product_int8_many, kElementInt8)
 
-/// One row a block.
+/// One row a block. With `factors` the row is left as weight * x and what it is to be multiplied with goes
+/// there: the product does that at its end, in the order of the sums that it takes itself for a few rows.
 extern "C" __global__ void KP_BOUNDS(256) normalise(NormaliseArgs a) {
-  __shared__ float part[16];
+  __shared__ float part[256];
   kp_launch_dependents();
   kp_wait_previous();
   const int row = kp_bid();
   if (!row_counts(a.lanes, row)) return;
   const int lane = row / a.lanes.rows;
   const float* x = a.x.data + lane * a.x.lane_stride + (kp_i64)(row - lane * a.lanes.rows) * a.x.row_stride;
-  RowNorm norm = {0.0f, 1.0f};
-  if (a.norm.kind != 0) norm = row_norm(a.norm, x, a.width, part);
+  if (!a.factors) {
+    RowNorm norm = {0.0f, 1.0f};
+    if (a.norm.kind != 0) norm = row_norm(a.norm, x, a.width, part);
+    for (int i = kp_tid(); i < a.width; i += kRowThreads)
+      finish(a.to, apply_norm(a.norm, norm, x[i], i), row, i);
+    return;
+  }
+  const int groups = (a.width + a.group_inputs - 1) / a.group_inputs, size = (groups + kParts - 1) / kParts;
+  const int each = a.group_inputs / 32, end = kp_min_i((kp_warp() + 1) * size, groups);
+  float squares = 0.0f;
+  for (int g = kp_warp() * size; g < end; ++g)
+    for (int i = 0; i < each; ++i) {
+      const int at = g * a.group_inputs + kp_lane() * each + i;
+      if (at < a.width) squares = kp_fma(x[at], x[at], squares);
+    }
+  part[kp_tid()] = squares;
+  kp_barrier();
+  const float sum = sum_parts(part, 1, 0);
+  if (kp_tid() == 0) a.factors[row] = rms_factor(sum, a.width, a.norm.epsilon);
   for (int i = kp_tid(); i < a.width; i += kRowThreads)
-    finish(a.to, apply_norm(a.norm, norm, x[i], i), row, i);
+    a.to.out[row * a.to.out_stride + i] = a.norm.weight[i] * x[i];
 }

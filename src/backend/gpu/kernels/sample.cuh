@@ -3,13 +3,13 @@
 #pragma once
 #include "backend/gpu/kernels/common.cuh"
 
-enum { kSampleThreads = 1024, kSampleWarps = 32 };
+enum { kSampleThreads = 1024, kSampleWarps = 32, kBins = 2048, kFewCandidates = 64 };
 
 /// Shared memory of a draw besides the scores.
 struct SampleShared {
   kp_u64 part[kSampleWarps];
-  kp_u32 bins[256];
-  kp_u32 digit, remaining, listed;
+  kp_u32 few[kFewCandidates];
+  kp_u32 digit, remaining, count, listed, least;
 };
 
 KP_DEV kp_u64 shfl_xor_64(kp_u64 v, int mask) {
@@ -128,48 +128,83 @@ KP_DEV int largest(const Draw& d) {
   return (int)(0xffffffffu - (kp_u32)block_max(best, d.shared->part));
 }
 
-/// Warp 0: the bin that holds the `remaining`-th largest, counted from bin 255 down.
-KP_DEV void find_bin(SampleShared* s) {
-  const int lane = kp_lane();
-  const kp_u32 wanted = s->remaining;  // before the exchanges: after them the lane that finds it may write
-  kp_u32 own = 0;
-  for (int i = 0; i < 8; ++i) own += s->bins[lane * 8 + i];
-  kp_u32 from_here = own;  // bins of this lane and those above
+/// Sum of v over this lane and those above it in the virtual warp.
+KP_DEV kp_u32 sum_from_here(kp_u32 v) {
   KP_UNROLL
   for (int step = 1; step < 32; step <<= 1) {
-    const kp_u32 above = kp_shfl_u(from_here, kp_min_i(lane + step, 31));
-    if (lane + step < 32) from_here += above;
+    const kp_u32 above = kp_shfl_u(v, kp_min_i(kp_lane() + step, 31));
+    if (kp_lane() + step < 32) v += above;
   }
-  const kp_u32 above = from_here - own;
-  if (above >= wanted || from_here < wanted) return;
-  kp_u32 left = wanted - above;
-  int bin = lane * 8 + 7;
-  while (s->bins[bin] < left) left -= s->bins[bin--];
-  s->digit = (kp_u32)bin, s->remaining = left;
+  return v;
 }
 
-/// Removes what is smaller than the k-th largest score; ties of that one stay. A radix search, 8 bits a
-/// round.
+/// The bin that holds the `remaining`-th largest, counted from the last bin down; thread t looks after bins 2
+/// t and 2 t + 1.
+KP_DEV void find_bin(SampleShared* s, const kp_u32* bins) {
+  const kp_u32 low = bins[2 * kp_tid()], high = bins[2 * kp_tid() + 1], wanted = s->remaining;
+  const kp_u32 in_warp = sum_from_here(low + high);
+  if (kp_lane() == 0) s->part[kp_warp()] = in_warp;
+  kp_barrier();
+  const kp_u32 warps = sum_from_here((kp_u32)s->part[kp_lane()]);
+  const kp_u32 from_next = kp_shfl_u(warps, kp_min_i(kp_warp() + 1, 31));
+  const kp_u32 above = (kp_warp() < 31 ? from_next : 0) + in_warp - low - high;
+  if (above >= wanted || above + low + high < wanted) return;
+  const bool upper = above + high >= wanted;
+  s->digit = (kp_u32)(2 * kp_tid() + (upper ? 1 : 0));
+  s->remaining = wanted - above - (upper ? 0 : high);
+  s->count = upper ? high : low;
+}
+
+/// The `remaining`-th largest of the few candidates that share the bits in `mask`.
+KP_DEV kp_u32 find_among_few(const Draw& d, kp_u32 least, kp_u32 mask) {
+  SampleShared* s = d.shared;
+  const kp_u32 count = s->count, wanted = s->remaining;
+  if (kp_tid() == 0) s->listed = 0;
+  kp_barrier();
+  KP_OWN(i, d.n) {
+    const kp_u32 o = ordered(d.score[i]);
+    if ((o & mask) == least) s->few[kp_shared_take(&s->listed)] = o;
+  }
+  kp_barrier();
+  if (kp_tid() < (int)count) {
+    const kp_u32 mine = s->few[kp_tid()];
+    kp_u32 larger = 0, equal = 0, before = 0;
+    for (kp_u32 i = 0; i < count; ++i) {
+      larger += s->few[i] > mine, equal += s->few[i] == mine;
+      before += s->few[i] == mine && (int)i < kp_tid();
+    }
+    if (before == 0 && larger < wanted && wanted <= larger + equal) s->least = mine;
+  }
+  kp_barrier();
+  return s->least;
+}
+
+/// Removes what is smaller than the k-th largest score; ties of that one stay. A radix search, 11 bits a
+/// round, until few candidates are left. The bins lie where top-p has its list.
 KP_DEV void keep_top_k(const Draw& d, int k) {
   if (k <= 0 || k >= d.n) return;
   SampleShared* s = d.shared;
+  kp_u32* const bins = (kp_u32*)d.list;
   kp_u32 least = 0, mask = 0;
-  kp_barrier();
   if (kp_tid() == 0) s->remaining = (kp_u32)k;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    if (kp_tid() < 256) s->bins[kp_tid()] = 0;
+  for (int shift = 21; shift >= -1; shift -= 11) {
+    const int down = kp_max_i(shift, 0);  // the last round has 10 bits of its own
+    bins[2 * kp_tid()] = 0, bins[2 * kp_tid() + 1] = 0;
     kp_barrier();
     KP_OWN(i, d.n) {
       const kp_u32 o = ordered(d.score[i]);
-      if ((o & mask) == least) kp_shared_add(&s->bins[o >> shift & 255], 1);
+      if ((o & mask) == least) kp_shared_add(&bins[(o & ~mask) >> down], 1);
     }
     kp_barrier();
-    if (kp_warp() == 0) find_bin(s);
+    find_bin(s, bins);
     kp_barrier();
-    least |= s->digit << shift, mask |= 255u << shift;
-    const bool whole = s->bins[s->digit] == s->remaining;  // everything in the bin stays
-    kp_barrier();
-    if (whole) break;
+    least |= s->digit << down, mask |= 0xffffffffu << down;
+    if (s->count == s->remaining || down == 0) break;  // everything that shares these bits stays
+    if (s->count <= kFewCandidates) {
+      least = find_among_few(d, least, mask);
+      break;
+    }
+    kp_barrier();  // all have read what the next round changes
   }
   KP_OWN(i, d.n) if (ordered(d.score[i]) < least) d.score[i] = removed();
 }
@@ -324,7 +359,7 @@ extern "C" __global__ void KP_BOUNDS(1024) sample(SampleArgs a) {
       report(a.lanes, kFaultNoise, l.slot);
     return;
   }
-  int size = 1;
+  int size = kBins / 2;
   while (size < a.vocabulary) size <<= 1;
   const Draw d = {(float*)(list + size), list, &shared, a.vocabulary};
   const int id = draw(a, d, s, lane, l, *drawn, forced);
