@@ -73,12 +73,12 @@ class Attention(nn.Module):
         table = rope_table(time, self.dim, self.theta, q)
         return rotate(q.transpose(1, 2), table), rotate(k.transpose(1, 2), table), v.transpose(1, 2)
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, dropout: float = 0.0) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         q, k, v = self.heads_of(x)
         if self.keep:
             self.kept = q, k
         y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, dropout_p=dropout, enable_gqa=self.heads != self.kv_heads
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=self.heads != self.kv_heads
         )
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
@@ -120,7 +120,7 @@ class Layer(nn.Module):
         self.scaled = kind != "lm"
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, dropout: float = 0.0) -> torch.Tensor:
-        a = self.self_attn(self.input_layernorm(x), mask, dropout)
+        a = self.self_attn(self.input_layernorm(x), mask)
         x = x + F.dropout(self.self_attn_layer_scale(a) if self.scaled else a, dropout, dropout > 0)
         m = self.mlp(self.post_attention_layernorm(x))
         return x + F.dropout(self.mlp_layer_scale(m) if self.scaled else m, dropout, dropout > 0)

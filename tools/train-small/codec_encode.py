@@ -5,6 +5,8 @@ words (index of the word spoken in the middle of the frame, 255: none), phones [
 either half, see corpus.classes); word_count [utterances].
 
 usage: codec_encode.py --codec codec.pt --speech DIR --vocab vocab.json --out DIR [--group 64] [--part 0/1] [--device cuda]
+With --follow it goes on while the teacher speaks: a group is encoded once it is complete; what is left is encoded when a file
+`done` appears beside the speech.
 """
 
 from __future__ import annotations
@@ -89,11 +91,21 @@ def convert(shards: list[Path], encoder: Encoder, quantiser: Quantiser, vocab: d
     return joined | dict(names=np.array(found["names"]), frames=np.array(found["frames"], np.int16))
 
 
+def groups_of(speech: Path, size: int) -> dict[str, list[Path]]:
+    """Name of the output -> the shards that belong to it and exist."""
+    groups: dict[str, list[Path]] = {}
+    for path in sorted(speech.glob("*.npz")):
+        stem, shard = path.name.split(".")[:2]
+        groups.setdefault(f"{stem}.{int(shard) // size * size:05d}", []).append(path)
+    return groups
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("codec", "speech", "vocab", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--group", type=int, default=64, help="shards to a file")
+    parser.add_argument("--follow", action="store_true")
     parser.add_argument("--part", default="0/1", help="k/n: every n-th group, from the k-th")
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
@@ -101,20 +113,23 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     vocab = json.loads(args.vocab.read_text())["vocab"]
     encoder, quantiser = load(args.codec, args.device)
-    groups: dict[str, list[Path]] = {}
-    for path in sorted(args.speech.glob("*.npz")):
-        stem, shard = path.name.split(".")[:2]
-        groups.setdefault(f"{stem}.{int(shard) // args.group * args.group:05d}", []).append(path)
     k, n = (int(x) for x in args.part.split("/"))
-    start, frames = time.time(), 0
-    for name in list(groups)[k::n]:
-        made = convert(groups[name], encoder, quantiser, vocab, args.device)
-        part = args.out / f"{name}.part"
-        with part.open("wb") as f:
-            np.savez_compressed(f, **made)
-        os.replace(part, args.out / f"{name}.npz")
-        frames += len(made["codes"])
-        print(f"{name}: {frames / 45000:.2f} h after {time.time() - start:.0f} s", flush=True)
+    start, frames, last = time.time(), 0, False
+    while True:
+        last = not args.follow or (args.speech / "done").exists()  # before the listing: nothing is missed
+        for name, shards in list(groups_of(args.speech, args.group).items())[k::n]:
+            if (args.out / f"{name}.npz").exists() or (len(shards) < args.group and not last):
+                continue
+            made = convert(shards, encoder, quantiser, vocab, args.device)
+            part = args.out / f"{name}.part"
+            with part.open("wb") as f:
+                np.savez_compressed(f, **made)
+            os.replace(part, args.out / f"{name}.npz")
+            frames += len(made["codes"])
+            print(f"{name}: {frames / 45000:.2f} h after {time.time() - start:.0f} s", flush=True)
+        if last:
+            return
+        time.sleep(3)
 
 
 if __name__ == "__main__":

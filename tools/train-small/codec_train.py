@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
+import numpy as np
 import torch
 import torch.nn as nn
 
@@ -105,6 +106,8 @@ class Trainer:
 
     def losses(self, batch: int, frames: int, quantised: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
         """-> real and made audio, loss without the discriminator, metrics."""
+        if self.args.predicted:
+            return self.coded_losses(batch, frames)
         real, heard, marks = self.corpus.crops(batch, frames)
         s, c = self.encoder(real)
         valid, found = heard[:, ::FRAME], {}
@@ -125,6 +128,16 @@ class Trainer:
         loss = loss + self.args.decorrelate * found.get("dependence", 0.0)
         found |= dict(mel=mel, wave=wave, commit=commit, phoneme=phoneme, phoneme_latent=phoneme_latent)
         return real, made, loss, found
+
+    def coded_losses(self, batch: int, frames: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+        """The decoder alone, on codes: a quarter of the rows true ones, the others predicted from some level on."""
+        real, heard, (true, predicted) = self.corpus.coded_crops(batch, frames)
+        kept = torch.randint(1, 6, (batch, 1, 1), device=real.device).where(torch.rand(batch, 1, 1, device=real.device) < 0.2, 1)
+        kept[: batch // 4] = self.quantiser.levels
+        codes = torch.where(torch.arange(self.quantiser.levels, device=real.device) < kept, true, predicted)
+        made = self.decoder(*self.quantiser.lookup(codes)) * heard
+        mel, wave = self.mel(made, real, heard), ((made - real).abs() * heard).mean()
+        return real, made, WEIGHTS["mel"] * mel + self.args.wave * wave, dict(mel=mel, wave=wave)
 
     def against_judge(self, real: torch.Tensor, made: torch.Tensor, found: dict[str, torch.Tensor]) -> torch.Tensor:
         """One step of the discriminator on random seconds of the clear rows; -> loss for the codec."""
@@ -190,7 +203,7 @@ class Trainer:
         a = self.args
         quantised = self.step >= WARM_STEPS
         gan = quantised and share >= a.gan_from
-        if self.step % 8 == 7:
+        if self.step % 8 == 7 and self.args.batch > 2:
             return max(2, a.batch * a.frames // a.long_frames), a.long_frames, quantised, False
         return a.batch, a.frames, quantised, gan
 
@@ -288,12 +301,25 @@ class Trainer:
         print(f"{self.step} steps, {self.elapsed:.0f} s in all", flush=True)
 
 
+def spoken(folder: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Name -> true and predicted codes, of the files of lm_predict.py."""
+    found = {}
+    for path in sorted(folder.glob("*.npz")):
+        z = np.load(path)
+        ends = np.cumsum(z["frames"].astype(np.int64))[:-1]
+        pairs = zip(np.split(z["codes"][: z["frames"].sum()], ends), np.split(z["predicted"][: z["frames"].sum()], ends))
+        found |= dict(zip(z["names"].tolist(), pairs))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("speech", "vocab", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--decoder-only", action="store_true", help="encoder and code books stay: codes remain valid")
+    parser.add_argument("--predicted", type=Path, help="with --decoder-only: folder of lm_predict.py; learn to speak what the language model chooses")
+    parser.add_argument("--wave", type=float, default=1.0, help="weight of the waveform's distance with --predicted: its phase cannot be predicted")
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--total", type=float, default=0, help="seconds of the whole plan, over all runs (default: this run)")
     parser.add_argument("--until", type=float, default=0, help="end at this time of the clock (seconds since 1970) instead")
@@ -325,7 +351,7 @@ def main() -> None:
     def files() -> list[Path]:
         return sorted(args.speech.glob("train.*.npz")) or sorted(args.speech.glob("*.npz"))
 
-    corpus = Corpus(args.hours, args.vocab, args.device)
+    corpus = Corpus(args.hours, args.vocab, args.device, spoken(args.predicted) if args.predicted else None)
     while True:
         corpus.refresh(files(), limit=1000)
         if corpus.hours >= args.wait_hours:

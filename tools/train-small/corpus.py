@@ -54,10 +54,19 @@ class Shard:
         self.tokens, self.durations = np.split(z["token_ids"], ends), np.split(z["durations"], ends)
 
 
+    def keep(self, which: list[bool]) -> None:
+        chosen = np.nonzero(which)[0]
+        for name in ("names", "voice", "samples", "lead"):
+            setattr(self, name, getattr(self, name)[chosen])
+        for name in ("audio", "tokens", "durations"):
+            setattr(self, name, [getattr(self, name)[i] for i in chosen])
+
+
 class Corpus:
     """Flat audio and labels on the device with room for `hours`; crops() is static and may be captured in a graph."""
 
-    def __init__(self, hours: float, vocab: Path, device: str) -> None:
+    def __init__(self, hours: float, vocab: Path, device: str, spoken: dict[str, tuple[np.ndarray, np.ndarray]] | None = None) -> None:
+        """spoken: true and predicted codes by name (lm_predict.py); utterances without them are left out."""
         size = int(hours * 3600 * 24000) // FRAME * FRAME
         self.table, self.classes = classes(json.loads(vocab.read_text())["vocab"])
         self.audio = torch.zeros(size, dtype=torch.int16, device=device)
@@ -66,12 +75,18 @@ class Corpus:
         self.start, self.samples = (torch.zeros(most, dtype=torch.long, device=device) for _ in range(2))
         self.ends = torch.full((most,), 2.0**40, dtype=torch.float64, device=device)  # running sum of lengths
         self.total = torch.zeros((), dtype=torch.float64, device=device)
-        self.used, self.count, self.seen, self.device = 0, 0, set(), device
+        self.used, self.count, self.seen, self.device, self.spoken = 0, 0, set(), device, spoken
+        self.codes = torch.zeros(2, size // FRAME if spoken else 0, 16, dtype=torch.uint8, device=device)
 
     def refresh(self, files: list[Path], limit: int = 8) -> None:
         """Takes in up to `limit` files not seen before, as long as there is room."""
         for path in [p for p in files if p not in self.seen][:limit]:
             shard = Shard(path)
+            if self.spoken is not None:
+                shard.keep([n in self.spoken for n in shard.names.tolist()])
+                if not len(shard.names):
+                    self.seen.add(path)
+                    continue
             padded = -(-shard.samples // FRAME) * FRAME
             if self.used + padded.sum() > len(self.audio) or self.count + len(padded) > len(self.start):
                 return
@@ -83,6 +98,9 @@ class Corpus:
                 audio[s : s + n] = shard.audio[i]
                 found = labels(shard.tokens[i], shard.durations[i], int(shard.lead[i]), n, self.table)
                 marks[s // STEP : s // STEP + len(found)] = found
+            if self.spoken is not None:
+                both = np.concatenate([np.stack(self.spoken[n]) for n in shard.names.tolist()], 1)
+                self.codes[:, self.used // FRAME : self.used // FRAME + both.shape[1]] = torch.from_numpy(both).to(self.device)
             self.put(audio, marks, starts, shard.samples)
 
     def put(self, audio: np.ndarray, marks: np.ndarray, starts: np.ndarray, samples: np.ndarray) -> None:
@@ -121,3 +139,18 @@ class Corpus:
         marks = self.labels[(start[:, None] // STEP + step).clamp(0, len(self.labels) - 1)].long()
         marks = torch.where(inside, marks, PAUSE)
         return audio, valid, marks.view(batch, frames, FRAME // STEP)
+
+    def coded_crops(self, batch: int, frames: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Random crops at whole frames -> audio [batch, samples], valid [batch, samples], codes [2, batch, frames, 16]."""
+        length, device = frames * FRAME, self.device
+        pick = torch.searchsorted(self.ends, torch.rand(batch, dtype=torch.float64, device=device) * self.total, right=True)
+        start, samples = self.start[pick], self.samples[pick]
+        count = (samples + FRAME - 1) // FRAME
+        first = (torch.rand(batch, device=device) * ((count - frames).clamp(min=0) + 1)).long()
+        at = first[:, None] * FRAME + torch.arange(length, device=device)
+        audio = self.audio[(start[:, None] + at).clamp(0, len(self.audio) - 1)].float() / 32768
+        audio = torch.where(at < samples[:, None], audio, 0.0)
+        valid = (at < count[:, None] * FRAME).float()
+        place = first[:, None] + torch.arange(frames, device=device)
+        place = start[:, None] // FRAME + torch.minimum(place, count[:, None] - 1)
+        return audio, valid, self.codes[:, place].long()

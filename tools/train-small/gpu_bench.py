@@ -79,15 +79,16 @@ def lm(args: argparse.Namespace, tokens: int, frames: int, show: bool) -> None:
     folder = Path(tempfile.mkdtemp())
     fake_codes(args, folder)
     options = argparse.Namespace(
-        device="cuda", rate=1e-3, weight_decay=0.05, tokens=tokens, frames=frames, dropout=0.1, noise=0.15, seed=0, guide=0.3
+        device="cuda", rate=1e-3, weight_decay=0.1, tokens=tokens, frames=frames, dropout=0.1, seed=0, acoustic=2.0, z=0.01, average=0.9995, smoke=True
     )
-    data = Utterances([folder / "valid.00000.npz"], args.texts, args.tok, "cuda", 2, 0.1)
+    data = Utterances(args.texts, args.tok, "cuda", 2, 0.1, 2.0)
+    data.add([folder / "valid.00000.npz"])
     trainer = lm_train.Trainer(options, data, data)
     trainer.rate.fill_(1e-3)
     trainer.guide.fill_(0.3)
     for length in sorted(data.buckets):
         start = time.time()
-        trainer.rows[length].copy_(torch.from_numpy(np.resize(data.buckets[length], trainer.size(length))))
+        trainer.rows[length] = torch.from_numpy(np.resize(data.buckets[length], trainer.size(length))).to("cuda")
         if show and length == 64:
             for _ in range(2):
                 trainer.one_step(length)
@@ -141,7 +142,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     for name, part in (
         ("snake", lambda: print(f"snake: relative difference {snake.check('cuda'):.1e}")),
-        ("lm", lambda: lm(args, 16384, 3072, True)),
+        ("lm", lambda: lm(args, 16384, 4096, True)),
         ("codec", lambda: codec(args, 32, 16, 96, True)),
         ("codec, larger", lambda: codec(args, 64, 16, 96, False)),
         ("sharing", sharing),

@@ -45,7 +45,7 @@ def pick(logits: torch.Tensor, temperature: float, top_k: int) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def generate(talker: Talker, ids: Ids, prompt: list, device: str, temperature: float, top_k: int, penalty: float) -> tuple[list[np.ndarray], np.ndarray]:
+def generate(talker: Talker, ids: Ids, prompt: list, device: str, temperature: float, second: float, top_k: int, penalty: float) -> tuple[list[np.ndarray], np.ndarray]:
     """-> codes [frames, 16] of each prompt, and which ended by the stop token."""
     batch, stop = len(prompt), talker.c["codes"]
     starts = torch.tensor([len(rows) for rows, _ in prompt], device=device)
@@ -76,7 +76,7 @@ def generate(talker: Talker, ids: Ids, prompt: list, device: str, temperature: f
         inputs, codes = [h, tables[0][code].to(h.dtype)], [code]
         for level in range(15):
             y = talker.predict(torch.stack(inputs, 1))[:, -1]
-            codes.append(pick((y @ heads[level].T).float(), temperature, top_k))
+            codes.append(pick((y @ heads[level].T).float(), second, top_k))
             inputs.append(tables[level + 1][codes[-1]].to(h.dtype))
         frame = torch.stack(codes, 1)
         frames.append(torch.where(done[:, None], -1, frame))
@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--decoder", type=Path, help="another checkpoint for the decoder")
     parser.add_argument("--layout", choices=("whole", "streamed"), default="whole")
     parser.add_argument("--temperature", type=float, default=0.9)
+    parser.add_argument("--second", type=float, help="temperature of levels 1 to 15 (default: the same)")
     parser.add_argument("--top-k", type=int, default=50)
     parser.add_argument("--penalty", type=float, default=1.05)
     parser.add_argument("--stride", type=int, default=1)
@@ -107,7 +108,7 @@ def main() -> None:
     lines = [line.split("\t") for line in args.texts.read_text().splitlines()][:: args.stride][: args.max]
     voices = [i % 2 for i in range(len(lines))]
     prompt = prompts(ids, tokenizer, [text for _, _, text in lines], voices, args.layout == "whole")
-    codes, done = generate(talker, ids, prompt, args.device, args.temperature, args.top_k, args.penalty)
+    codes, done = generate(talker, ids, prompt, args.device, args.temperature, args.temperature if args.second is None else args.second, args.top_k, args.penalty)
     print(f"step {k['step']}, {args.layout}: {done.sum()} of {len(done)} ended by the stop token, {np.mean([len(c) for c in codes]):.1f} frames each, longest {max(map(len, codes))}")
     _, quantiser = codec_encode.load(args.codec, args.device)
     decoder = codec_decode.load_decoder(args.decoder or args.codec, args.device)
