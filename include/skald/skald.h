@@ -207,6 +207,9 @@ class Engine {
                                       const EngineOptions& options = {});
   virtual ~Engine() = default;
   virtual const ModelInfo& info() const = 0;
+  /// A few lines about where the device stands, for a person who asks why nothing happens. Any thread, also
+  /// while others wait.
+  virtual std::string status() const { return {}; }
   /// Checks the request (Error before any work) and takes a slot; Error(unsupported) when all slots are
   /// taken.
   virtual std::unique_ptr<SpeechStream> start_stream(const SpeechRequest& request,

@@ -1,9 +1,12 @@
 // Options of a request: names, ranges, and the files they name.
 #include "cli/request_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -20,7 +23,9 @@ void add_engine_options(CLI::App& app, RequestOptions& o) {
   add_whole_number(
       app, "--threads", 1, 1024, [&o](int32_t v) { o.threads = v; },
       "Threads to compute with; else $SKALD_THREADS, else what the process may use", kGroup);
-  add_name(app, "--device", "NAME", o.engine.device, "Device to compute on: cpu (default)", kGroup);
+  add_name(app, "--device", "NAME", o.engine.device,
+           "Device to compute on: cpu (default), auto, gpu, hip:0, cuda:0, gfx1100, a UUID or a name",
+           kGroup);
   add_name(app, "--cpu-target", "NAME", o.engine.cpu_target,
            "SIMD target to force; `skald --version` lists them", kGroup);
   add_name(app, "--weights", "TYPE", o.engine.weights,
@@ -103,6 +108,45 @@ void add_sampling_options(CLI::App& app, RequestOptions& o) {
       "Frames in a row with at most 3 distinct codes that count as a runaway; 0 = off (default 75)", kLimits);
 }
 
+namespace {
+
+/// Folders of a variable with ':' between them.
+std::vector<std::filesystem::path> folders_of(const char* variable, const char* below) {
+  std::vector<std::filesystem::path> folders;
+  const char* value = std::getenv(variable);
+  for (std::string_view rest = value ? value : ""; !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find(':'));
+    if (!one.empty()) folders.push_back(std::filesystem::path(one) / below);
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+  }
+  return folders;
+}
+
+std::filesystem::path cache_folder() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') return std::filesystem::path(cache) / "skald";
+  if (home != nullptr && *home == '/') return std::filesystem::path(home) / ".cache/skald";
+  return {};
+}
+
+/// Where GPU libraries and code are, as the environment tells: the library itself does not read it.
+void complete_gpu(EngineOptions& o) {
+  if (o.device == "cpu") return;
+  for (const auto& [variable, below] : {std::pair{"SKALD_GPU_LIBRARIES", ""},
+                                        {"ROCM_PATH", "lib"},
+                                        {"HIP_PATH", "lib"},
+                                        {"CUDA_PATH", "lib64"}})
+    for (std::filesystem::path& folder : folders_of(variable, below))
+      o.gpu_libraries.push_back(std::move(folder));
+  o.gpu_cache = cache_folder();
+  std::error_code failure;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  const auto beside = program.parent_path().parent_path() / "lib/skald/gpu";
+  if (std::filesystem::is_directory(beside, failure)) o.gpu_code = beside;
+}
+
+}  // namespace
+
 void complete(RequestOptions& o) {
   if (o.model.empty()) {
     if (const char* model = std::getenv("SKALD_MODEL")) o.model = model;
@@ -118,6 +162,7 @@ void complete(RequestOptions& o) {
     o.threads = value;
   }
   o.engine.threads = o.threads.value_or(0);
+  complete_gpu(o.engine);
 }
 
 std::vector<int32_t> load_codes(const std::string& path, int32_t groups) {

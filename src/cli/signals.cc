@@ -18,7 +18,7 @@ Signals::Signals() {
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is an error of write(), not the process's end
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     struct sigaction action {};
     // `nohup` means that the terminal's end must not stop the work.
     if (number == SIGHUP && ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
@@ -47,6 +47,11 @@ void Signals::on_signal(std::function<void()> cancel) {
   if (received_ != 0 && cancel_) cancel_();
 }
 
+void Signals::on_status(std::function<void()> tell) {
+  const std::lock_guard lock(mutex_);
+  tell_ = std::move(tell);
+}
+
 void Signals::remove_at_exit(std::filesystem::path temporary) {
   const std::lock_guard lock(mutex_);
   temporary_ = std::move(temporary);
@@ -64,6 +69,10 @@ void Signals::run() {
 
 void Signals::handle(int signal) {
   const std::lock_guard lock(mutex_);
+  if (signal == SIGUSR1) {
+    if (tell_) tell_();
+    return;
+  }
   const bool first = received_ == 0;
   if (first) received_ = signal;
   if (first && cancel_) return cancel_();

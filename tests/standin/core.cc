@@ -53,7 +53,7 @@ void parse_devices(const std::string& text) {
     d.memory = (fields.size() > 1 ? std::stoul(fields[1]) : 4096) << 20;
     d.integrated = fields.size() > 2 && fields[2] == "i";
     d.warp = fields.size() > 3 ? std::stoi(fields[3]) : d.architecture.rfind("gfx9", 0) == 0 ? 64 : 32;
-    d.compute_units = d.integrated ? 2 : 8;
+    d.compute_units = d.integrated ? 1 : 2;
     w.devices.push_back(d);
   }
 }

@@ -54,7 +54,15 @@ void skew(const std::vector<Snapshot>& all, float factor) {
 }
 
 void run_kernel(const Function& f, unsigned grid, unsigned block, unsigned dynamic_shared,
-                std::vector<char> arguments, int device, float factor, long slow_us) {
+                std::vector<char> arguments, int on) {
+  float factor = 1;
+  long slow_us = 0;
+  {
+    const std::lock_guard lock(world().mutex);
+    const Faults& faults = world().faults;
+    if (faults.skew_kernel == f.kernel->name) factor += faults.skew;
+    slow_us = faults.slow_us;
+  }
   if (slow_us) std::this_thread::sleep_for(std::chrono::microseconds(slow_us));
   std::vector<Snapshot> before;
   if (factor != 1) before = snapshot(arguments);
@@ -64,7 +72,7 @@ void run_kernel(const Function& f, unsigned grid, unsigned block, unsigned dynam
   if (!error.empty()) {
     std::fprintf(stderr, "standin: %s\n", error.c_str());
     const std::lock_guard lock(world().mutex);
-    world().devices.at(static_cast<size_t>(device)).sticky =
+    world().devices.at(static_cast<size_t>(on)).sticky =
         error.find("memory") != std::string::npos ? kIllegalAddress : kLaunchFailure;
   }
   skew(before, factor);
@@ -143,12 +151,9 @@ int launch(void* function, unsigned grid, unsigned block, unsigned dynamic_share
   if (grid == 0 || block == 0 || block > 1024 || dynamic_shared > 65536) return kInvalidValue;
   const auto* bytes = static_cast<const char*>(arguments[0]);
   std::vector<char> values(bytes, bytes + f->kernel->args_size);
-  const float factor = w.faults.skew_kernel == f->kernel->name ? 1 + w.faults.skew : 1;
   Op op;
   op.is_launch = true;
-  op.run = [=, fn = *f, slow = w.faults.slow_us](int device) {
-    run_kernel(fn, grid, block, dynamic_shared, values, device, factor, slow);
-  };
+  op.run = [=, fn = *f](int on) { run_kernel(fn, grid, block, dynamic_shared, values, on); };
   return submit(stream, std::move(op));
 }
 

@@ -74,7 +74,8 @@ GpuList list_gpus(const GpuOptions& options = {});
 /// to do; Error(device_code) when there is no machine code for it and none can be made; Error(out_of_memory).
 std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options);
 
-/// Where skald-rtc is: beside this program or library, or in the folder of the installation. Empty = nowhere.
+/// Where skald-rtc is: beside this program or library, or in libexec/skald of the same prefix. Empty =
+/// nowhere.
 std::filesystem::path find_helper();
 
 }  // namespace skald::backend

@@ -11,6 +11,11 @@ void Health::require() const {
   throw Error(*error_);
 }
 
+void Health::enter() {
+  require();
+  check(context_.try_enter(), "select the device");
+}
+
 void Health::end(ErrorCode code, const std::string& message) {
   {
     const std::lock_guard lock(mutex_);
@@ -33,7 +38,7 @@ void Health::check(Status status, const std::string& what) {
 }
 
 bool Health::stream_is_complete(StreamHandle stream) {
-  context_.enter();
+  enter();
   ++questions_;
   const Status status = context_.api().query_stream(stream);
   if (status == kNotReady) return false;

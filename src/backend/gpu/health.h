@@ -22,6 +22,8 @@ class Health {
 
   /// Throws the error that ended the device, if one did.
   void require() const;
+  /// The same, and makes the device current on this thread.
+  void enter();
   /// Passes a driver's answer on: what means that the device is gone ends it.
   void check(Status status, const std::string& what);
   /// Ends the device: nothing is freed or called any more, and every later call gets this error.

@@ -31,15 +31,13 @@ void WorkQueue::put(const Launch& l) {
 }
 
 void WorkQueue::launch(const Launch& l) {
-  health_.require();
-  context_.enter();
+  health_.enter();
   const std::lock_guard lock(mutex_);
   put(l);
 }
 
 void WorkQueue::copy_in(DeviceAddress to, const void* from, size_t bytes) {
-  health_.require();
-  context_.enter();
+  health_.enter();
   const std::lock_guard lock(mutex_);
   health_.check(context_.api().copy_in(to, from, bytes, stream_.get()), "copy to the device");
 }
@@ -51,8 +49,7 @@ void WorkQueue::note(std::string_view what) {
 }
 
 uint32_t WorkQueue::run(const RecordedProgram& program) {
-  health_.require();
-  context_.enter();
+  health_.enter();
   const std::lock_guard lock(mutex_);
   check_when_idle();
   if (!program.graph) {
@@ -74,8 +71,7 @@ Launch WorkQueue::mark_launch() const {
 }
 
 uint32_t WorkQueue::mark() {
-  health_.require();
-  context_.enter();
+  health_.enter();
   const std::lock_guard lock(mutex_);
   put(mark_launch());
   note("copies");
@@ -110,7 +106,7 @@ void WorkQueue::check_when_idle() {
 }
 
 void WorkQueue::find_lost_completion() {
-  context_.enter();
+  health_.enter();
   const std::lock_guard lock(mutex_);
   look_for_lost_completion();
 }

@@ -41,7 +41,6 @@ class WorkQueue {
 
   /// Waits for a mark. Throws Error(device_lost), Error(device_wedged).
   void await(uint32_t number);
-  void await_all() { await(submitted_); }
 
   // Any thread, as is find_lost_completion.
   uint32_t submitted() const { return submitted_; }

@@ -25,8 +25,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 80);
 
-constexpr uint64_t kLargest = uint64_t{1} << 30;
-
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
@@ -68,16 +66,19 @@ std::string CodeKey::file_name() const {
 
 std::optional<std::vector<std::byte>> CodeCache::find(const CodeKey& key) const {
   if (folder_.empty()) return std::nullopt;
-  std::ifstream in(folder_ / key.file_name(), std::ios::binary);
+  const fs::path file = folder_ / key.file_name();
+  std::error_code failure;
+  const uintmax_t size = fs::file_size(file, failure);
+  std::ifstream in(file, std::ios::binary);
   Header header;
   const Header right;
   if (!in.read(reinterpret_cast<char*>(&header), sizeof header) ||
       std::memcmp(header.magic, right.magic, sizeof header.magic) != 0 || header.key != key.digest() ||
-      header.size > kLargest)
+      failure || header.size != size - sizeof header)
     return std::nullopt;
   std::vector<std::byte> code(header.size);
   if (!in.read(reinterpret_cast<char*>(code.data()), static_cast<std::streamsize>(code.size())) ||
-      in.peek() != std::ifstream::traits_type::eof() || sha256(code) != header.content)
+      sha256(code) != header.content)
     return std::nullopt;
   return code;
 }

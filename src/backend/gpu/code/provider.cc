@@ -32,8 +32,7 @@ fs::path find_helper() {
     for (const fs::path& path : {folder / "skald-rtc", folder.parent_path() / "libexec/skald/skald-rtc",
                                  folder.parent_path().parent_path() / "libexec/skald/skald-rtc"})
       if (fs::is_regular_file(path, failure)) return path;
-  const fs::path installed = fs::path(SKALD_HELPER_FOLDER) / "skald-rtc";
-  return fs::is_regular_file(installed, failure) ? installed : fs::path();
+  return {};
 }
 
 namespace gpu {

@@ -18,14 +18,8 @@ Context::~Context() {
   if (context_ && !abandoned_) api().release_context(device_);
 }
 
-void Context::enter() const {
-  driver_->check(api().set_device ? api().set_device(device_) : api().set_context(context_),
-                 "select the device");
-}
-
-bool Context::enter_to_free() const noexcept {
-  if (abandoned_) return false;
-  return (api().set_device ? api().set_device(device_) : api().set_context(context_)) == kSuccess;
+Status Context::try_enter() const noexcept {
+  return api().set_device ? api().set_device(device_) : api().set_context(context_);
 }
 
 std::string human_bytes(size_t bytes) {

@@ -25,9 +25,10 @@ class Context {
   const DriverApi& api() const { return driver_->api(); }
   int device() const { return device_; }
   /// Makes the device current on this thread.
-  void enter() const;
+  void enter() const { driver_->check(try_enter(), "select the device"); }
+  Status try_enter() const noexcept;
   /// The same before something is freed: false when nothing may be freed any more.
-  bool enter_to_free() const noexcept;
+  bool enter_to_free() const noexcept { return !abandoned_ && try_enter() == kSuccess; }
 
   /// From now on nothing is freed and no call is made: the device is lost or stands still.
   void abandon() { abandoned_ = true; }

@@ -1,5 +1,5 @@
-// Kernels that link host and device: rows in and out through page-locked memory, and the mark that says how far a queue
-// has come. With them the host needs neither copies of the driver nor its completion signals.
+// Kernels that link host and device: rows in and out through page-locked memory, and the mark that says how
+// far a queue has come. With them the host needs neither copies of the driver nor its completion signals.
 #pragma once
 #include "backend/gpu/kernels/link_args.h"
 #include "backend/gpu/kernels/prelude.cuh"
@@ -35,7 +35,8 @@ extern "C" __global__ void KP_BOUNDS(64) link_mark(LinkMarkArgs a) {
 extern "C" __global__ void KP_BOUNDS(kLinkThreads) link_read(LinkReadArgs a) {
   kp_wait_previous();
   kp_u32 sum = 0;
-  for (kp_u64 i = (kp_u64)kp_bid() * kLinkThreads + (kp_u64)kp_tid(); i < a.units; i += (kp_u64)a.blocks * kLinkThreads) {
+  for (kp_u64 i = (kp_u64)kp_bid() * kLinkThreads + (kp_u64)kp_tid(); i < a.units;
+       i += (kp_u64)a.blocks * kLinkThreads) {
     const kp_u32x4 v = kp_load_weights(a.from + i * 16);
     sum += v.x ^ v.y ^ v.z ^ v.w;
   }
