@@ -6,13 +6,13 @@ usage() {
   cat <<'TEXT'
 usage: ./test.sh [--full] [--only STEP]... [--list]
 
-  --full        also thread sanitizer, clang-tidy, slow tests, planted faults, long fuzzing, Debian 13
+  --full        also thread sanitizer, clang-tidy, slow tests, other people's clients, planted faults, long fuzzing, Debian 13
   --only STEP   only this step (repeatable); --list names them
 TEXT
 }
 
 quick_steps=(format includes style strings shell release asan fuzz python kernels)
-full_steps=(tsan tidy slow bench nvrtc mutate debian13)
+full_steps=(tsan tidy slow bench nvrtc clients mutate debian13)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
@@ -89,12 +89,12 @@ step_asan() {
   run_ctest asan -LE full
 }
 
-# Every program of the fuzz build but `skald` itself is a fuzz target; its seeds are those of tools/fuzz_seeds.
+# Every program of the fuzz build but `skald` and `skald-rtc` is a fuzz target; its seeds are those of tools/fuzz_seeds.
 step_fuzz() {
   local seconds=8 names name
   [ $full = yes ] && seconds=180
   cmake --preset fuzz
-  names=$(ninja -C build/fuzz -t targets all | sed -n 's/^bin\/\([^/]*\): .*EXECUTABLE_LINKER.*$/\1/p' | grep -vx skald)
+  names=$(ninja -C build/fuzz -t targets all | sed -n 's/^bin\/\([^/]*\): .*EXECUTABLE_LINKER.*$/\1/p' | grep -vxE 'skald(-rtc)?')
   [ -n "$names" ] || { echo "the fuzz build has no target" && return 1; }
   printf 'bin/%s\n' $names | xargs ninja -C build/fuzz
   tools/fuzz_seeds build/fuzz/seeds
@@ -129,7 +129,7 @@ step_kernels() {
 step_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
   build tsan
-  run_ctest tsan -R '^(base_|engine_|capi_test)' -LE full
+  run_ctest tsan -R '^(base_|engine_|capi_test|server_unit_test|server_socket_test)' -LE full
 }
 
 step_tidy() {
@@ -153,6 +153,13 @@ step_nvrtc() {
   tools/nvrtc-build
 }
 
+# The server's clients as their makers publish them, and the page in a browser. Needs the registries.
+step_clients() {
+  command -v npm >/dev/null || skip "there is no npm"
+  build release -DSKALD_TESTS=ON
+  tests/server/clients/run build/release/bin/skald build/clients
+}
+
 step_mutate() {
   [ -x tools/mutate ] || skip "tools/mutate is not in this tree"
   tools/mutate
@@ -174,6 +181,7 @@ done
 
 sections=(build test fuzz)
 [[ " ${steps[*]} " =~ " "(tidy|debian13)" " ]] && sections+=(full)
+[[ " ${steps[*]} " =~ " clients " ]] && sections+=(clients)
 [[ " ${steps[*]} " =~ " "bench" " ]] && sections+=(bench)
 tools/install_packages "${sections[@]}" || exit 1
 
