@@ -85,7 +85,8 @@ TEST_P(PerTarget, LinearOnOddSizesAndAllLanePatterns) {
   Rig rig(GetParam());
   for (const int rows : {1, 2, 7})
     for (const LaneCase& c : lane_cases(rows))
-      for (const auto& [inputs, outputs] : {std::pair{1, 1}, {3, 17}, {64, 80}, {257, 65}})
+      for (const auto& [inputs, outputs] :
+           {std::pair{1, 1}, {3, 17}, {64, 80}, {256, 24}, {257, 65}, {1000, 9}, {2080, 17}})
         check_linear(rig, c, inputs, outputs, {});
 }
 
@@ -167,7 +168,8 @@ TEST_P(PerTarget, RoundedWeights) {
     for (const int rows : {1, 3, 49})
       for (const size_t pattern : {1, 5}) {
         const LaneCase c = lane_cases(rows)[pattern];
-        for (const auto& [inputs, outputs] : {std::pair{1, 1}, {3, 17}, {64, 80}, {129, 65}, {321, 130}}) {
+        for (const auto& [inputs, outputs] :
+             {std::pair{1, 1}, {3, 17}, {64, 80}, {129, 65}, {321, 130}, {2080, 17}}) {
           if (rows == 49 && inputs != 321) continue;
           check_linear(rig, c, inputs, outputs, {});
         }

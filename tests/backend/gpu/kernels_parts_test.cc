@@ -120,6 +120,45 @@ TEST(Functions, InfinityAndNanReachTheOutput) {
   for (const float y : rig.read(out)) EXPECT_TRUE(std::isnan(y)) << y;
 }
 
+// ---- products
+
+/// One row with many inputs has a kernel of its own, as have two, four and many rows: all give the same bits.
+TEST(Products, EveryKernelGivesTheSameBits) {
+  constexpr int kRows = 21, kOutputs = 20;
+  for (const char* weights : {"f32", "bf16", "int8"})
+    for (const int inputs : {250, 2080}) {
+      std::vector<std::vector<float>> results;
+      for (const int rows : {kRows, 1, 2, 4, 7}) {
+        Rig rig("", 1, 7, weights);
+        const Tensor w = rig.load(WeightRole::matrix, {kOutputs, inputs}),
+                     up = rig.load(WeightRole::matrix, {kOutputs, inputs}),
+                     norm = rig.load(WeightRole::vector, {inputs});
+        const Buffer x = rig.buffer(kRows, inputs, rig.normal(int64_t{kRows} * inputs));
+        const Buffer out = rig.buffer(kRows, 2 * kOutputs, std::vector<float>(2 * kRows * kOutputs));
+        for (int first = 0; first < kRows; first += rows) {
+          const int n = std::min(rows, kRows - first);
+          const Lanes lanes = rig.lanes(plain_case(n));
+          const Norm rms{Norm::rms, norm.weight, {}, 1e-5f};
+          const Buffer in = x.row_range(first, n), to = out.row_range(first, n);
+          rig.run([&](Ops& ops) {
+            ops.linear(
+                {.x = in, .norm = rms, .weight = w.weight, .out = to.columns(0, kOutputs), .lanes = lanes});
+            ops.gated_pair({.x = in,
+                            .norm = rms,
+                            .gate = w.weight,
+                            .up = up.weight,
+                            .out = to.columns(kOutputs, kOutputs),
+                            .lanes = lanes});
+          });
+        }
+        results.push_back(rig.read(out));
+        expect_same_bits(results.front(), results.back(),
+                         std::string(weights) + ", calls of " + std::to_string(rows) + " rows");
+      }
+      EXPECT_NE(results[0][0], 0);
+    }
+}
+
 // ---- the report to the host
 
 TEST(HostRing, EveryRunIsReportedWhateverTheStatus) {
