@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "skald/error.h"
+#include "skald/voice.h"
 
 #define SKALD_API_VERSION 1
 
@@ -52,8 +53,10 @@ struct Sampling {
 
 /// One utterance.
 struct SpeechRequest {
-  std::string text;      ///< UTF-8
-  std::string voice;     ///< CustomVoice: a speaker of the model, any case, with or without '_'; else empty
+  std::string text;  ///< UTF-8
+  /// CustomVoice: a speaker of the model, any case, with or without '_'. Base: a voice given to add_voice.
+  /// Else empty.
+  std::string voice;
   std::string language;  ///< name, code or tag, any case; empty or "auto" = automatic
   std::string instruct;  ///< style instruction; warned about where the model ignores it
   TextLayout layout = TextLayout::automatic;
@@ -65,9 +68,14 @@ struct SpeechRequest {
   std::optional<uint64_t> seed;           ///< absent = drawn by the engine and reported
   std::optional<int32_t> max_frames;      ///< exactly this many frames at most; ends with StopReason::length
   std::optional<int32_t> max_new_tokens;  ///< the official count: N - 1 frames at most; below 2 is an error
-  std::vector<float> x_vector;            ///< Base: speaker vector [hidden]
-  std::vector<int32_t> ref_codes;         ///< Base, in-context: [frames * groups]
-  std::string ref_text;                   ///< what the reference says
+  /// Base: the voice itself. The engine sets it where `voice` names one, so a request keeps the voice it
+  /// began with whatever happens to the name.
+  std::shared_ptr<const Voice> clone;
+  bool x_vector_only = false;      ///< speak with the voice's speaker vector alone
+  std::vector<float> x_vector;     ///< Base, in place of a voice: speaker vector [hidden]
+  std::vector<int32_t> ref_codes;  ///< Base, in-context: [frames * groups]
+  std::string ref_text;            ///< what the reference says
+  std::string consent;  ///< with x_vector: the statement that its speaker allowed it, as for every clone
   DecodeMode decode = DecodeMode::stream;
   CutMode cut = CutMode::exact;
   bool strict = false;  ///< warnings that change the result become errors
@@ -89,7 +97,8 @@ struct SpeechResult {
   std::vector<std::string> warnings;
   bool instruct_ignored = false;
   int32_t prompt_rows = 0, text_tokens = 0;
-  int32_t reused_rows = 0;  ///< prompt rows taken over from an earlier request of the same voice
+  int32_t reused_rows = 0;        ///< prompt rows taken over from an earlier request of the same voice
+  bool reused_reference = false;  ///< the reference was not decoded again: its codec state was kept
   /// The caller's frame limit, else frames after which the run counts as a runaway: max(240, 12 per code
   /// point), at most what the cache leaves. The factor was measured on English only; for other languages it
   /// is a guess.
@@ -162,6 +171,9 @@ struct EngineOptions {
   int32_t cache_capacity = 4096;  ///< talker positions per slot: prompt rows + frames
   int32_t codec_chunk = 16;       ///< most frames per codec call
   int32_t kept_voices = 1;        ///< prompt prefixes kept for the next request of a voice; 0 = none
+  /// Receives one line of JSON whenever a clone is made or speaks: event, time, request id, voice, hashes of
+  /// the voice and of the recording, consent; never a text. Called from any thread that makes or starts one.
+  std::function<void(const std::string& line)> on_audit;
 
   // For GPUs alone.
   std::vector<std::filesystem::path> gpu_libraries;  ///< folders searched first for the vendors' libraries
@@ -196,6 +208,30 @@ struct PromptInfo {
   std::vector<std::string> warnings;
 };
 
+/// A recording to be made a voice.
+struct VoiceRequest {
+  std::string name;  ///< see valid_voice_name
+  Recording recording;
+  std::string ref_text;  ///< what is said, word for word; empty = a voice of the speaker vector alone
+  std::string language;  ///< used where a request with this voice gives none
+  std::string consent;   ///< the statement that the speaker allowed it; needed unless synthetic
+  SpeakerIdentity identity = SpeakerIdentity::unknown;
+  std::string description;  ///< of a designed voice
+  std::string source = "recording";
+  int32_t trailing_silence_ms = 0;  ///< silence added behind the recording, at most 2000
+  std::string request_id;           ///< for the audit; empty = made by the engine
+};
+
+struct MadeVoice {
+  Voice voice;
+  std::vector<std::string> warnings;  ///< about the recording, with their numbers
+  double encode_ms = 0;               ///< spent in both encoders
+};
+
+/// Fills a span with 24 kHz mono samples and returns how many; 0 = the end.
+using SampleSource = std::function<size_t(std::span<float>)>;
+using SampleSink = std::function<void(std::span<const float>)>;
+
 struct Diagnosis;  // skald/diagnosis.h
 
 /// A loaded model on a device.
@@ -220,6 +256,28 @@ class Engine {
   virtual PromptInfo prompt(const SpeechRequest& request) const = 0;
   /// Samples of given codes [frames * groups], each within 0..codes-1.
   virtual std::vector<float> decode(std::span<const int32_t> codes, DecodeMode mode) = 0;
+
+  // The others have bodies, for engines that do without: there are no voices, and the rest throws
+  // Error(unsupported).
+
+  /// The samples of decode() in bounded memory, piece by piece.
+  virtual void decode_to(std::span<const int32_t> codes, DecodeMode mode, const SampleSink& sink);
+  /// Codes [frames * groups] of audio of any length, in bounded memory; ceil(samples / samples_per_frame)
+  /// frames.
+  virtual std::vector<int32_t> encode(const SampleSource& source);
+
+  /// Checks the recording and encodes it. Base models. Throws Error(audio_invalid), Error(consent_required),
+  /// Error(invalid_argument), Error(unsupported).
+  virtual MadeVoice make_voice(const VoiceRequest& request);
+  /// From now on requests may name the voice. Throws Error(voice_invalid) where it does not fit the model,
+  /// Error(voice_exists) where there is one of that name, unless `replace`, and Error(consent_required).
+  /// Requests that have begun keep the voice they began with. Any thread.
+  virtual void add_voice(Voice voice, bool replace = false);
+  /// Throws Error(unknown_voice).
+  virtual void remove_voice(std::string_view name);
+  /// Null where there is none.
+  virtual std::shared_ptr<const Voice> find_voice(std::string_view name) const;
+  virtual std::vector<std::string> voice_names() const;  ///< of voices that were added, sorted
 };
 
 }  // namespace skald

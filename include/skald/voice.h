@@ -56,6 +56,9 @@ std::string voice_hash(const Voice& voice);
 /// A letter or digit, then up to 63 letters, digits, '-' and '_', ASCII only: safe as part of a file name.
 bool valid_voice_name(std::string_view name) noexcept;
 
+/// Whether this is a statement at all: blanks are none.
+bool states_consent(std::string_view statement) noexcept;
+
 /// Throws Error(consent_required) for a clone without a consent statement.
 void require_consent(const Voice& voice);
 

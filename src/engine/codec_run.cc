@@ -14,13 +14,39 @@ void CodecRun::decode(std::span<const int32_t> codes, std::vector<float>& out) {
     const auto part = codes.first(frames * groups);
     run(part, out);
     frame_ += static_cast<int64_t>(frames);
-    if (official_) {
-      context_.insert(context_.end(), part.begin(), part.end());
-      const size_t kept = std::min(context_.size(), kOfficialContext * groups);
-      context_.erase(context_.begin(), context_.end() - static_cast<std::ptrdiff_t>(kept));
-    }
+    if (official_) keep_context(part);
     codes = codes.subspan(frames * groups);
   }
+}
+
+void CodecRun::keep_context(std::span<const int32_t> part) {
+  context_.insert(context_.end(), part.begin(), part.end());
+  const size_t kept = std::min(context_.size(), kOfficialContext * static_cast<size_t>(core_.groups()));
+  context_.erase(context_.begin(), context_.end() - static_cast<std::ptrdiff_t>(kept));
+}
+
+std::vector<float> CodecRun::decode_reference(std::span<const int32_t> codes) {
+  {
+    const std::lock_guard lock(core_.compute);
+    if (const ReferenceCache::Entry* kept = core_.references.find(official_, codes)) {
+      core_.model->codec_restore(slot_, kept->state);
+      frame_ = static_cast<int64_t>(codes.size()) / core_.groups();
+      if (official_) keep_context(codes);
+      reused_reference_ = true;
+      return kept->tail;
+    }
+  }
+  std::vector<float> samples;
+  decode(codes, samples);
+  ReferenceCache::Entry entry{
+      .official = official_, .codes = {codes.begin(), codes.end()}, .state = {}, .tail = {}};
+  entry.tail.assign(samples.end() - core_.samples_per_frame(), samples.end());
+  const std::lock_guard lock(core_.compute);
+  if (core_.options.kept_voices > 0) {
+    entry.state = core_.model->codec_save(slot_);
+    core_.references.keep(entry);
+  }
+  return entry.tail;
 }
 
 void CodecRun::restart() {

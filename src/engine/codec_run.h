@@ -23,10 +23,15 @@ class CodecRun {
   /// codes [frames * groups]; appends frames * samples_per_frame samples to `out`. Takes the compute lock for
   /// every codec call, so that other streams get their turn.
   void decode(std::span<const int32_t> codes, std::vector<float>& out);
+  /// Runs a reference as context before anything else, or takes over the state that an earlier request kept;
+  /// returns the samples of its last frame.
+  std::vector<float> decode_reference(std::span<const int32_t> codes);
+  bool reused_reference() const { return reused_reference_; }
   double compute_ms() const { return compute_ms_; }
 
  private:
   void restart();
+  void keep_context(std::span<const int32_t> part);
   void run(std::span<const int32_t> codes, std::vector<float>& out);
 
   Core& core_;
@@ -34,6 +39,7 @@ class CodecRun {
   bool official_;
   int64_t frame_ = 0;             ///< frames decoded so far
   std::vector<int32_t> context_;  ///< official: codes of the last frames, at most kOfficialContext
+  bool reused_reference_ = false;
   double compute_ms_ = 0;
 };
 

@@ -48,7 +48,13 @@ void SlotPool::give_back(int32_t slot) {
 
 Core::Core(const EngineOptions& o, std::unique_ptr<backend::Backend> d, std::unique_ptr<model::Model> m,
            text::Tokenizer t)
-    : options(o), device(std::move(d)), model(std::move(m)), tokenizer(std::move(t)), slots(o.slots) {}
+    : options(o),
+      device(std::move(d)),
+      model(std::move(m)),
+      tokenizer(std::move(t)),
+      slots(o.slots),
+      speaker_encoder(model->speaker_encoder_hash()),
+      references(o.kept_voices) {}
 
 SlotLease::SlotLease(std::shared_ptr<Core> core) : core_(std::move(core)), slot_(core_->slots.take()) {}
 

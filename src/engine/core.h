@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "backend/ops.h"
+#include "engine/reference_cache.h"
+#include "engine/voices.h"
 #include "model/model.h"
 #include "skald/skald.h"
 #include "text/tokenizer.h"
@@ -65,6 +67,11 @@ struct Core {
   std::vector<std::string> device_notes;  ///< why the device is not another one
   FairMutex compute;
   SlotPool slots;
+  VoiceRegistry voices;
+  std::string speaker_encoder;   ///< which one it is, see Model::speaker_encoder_hash
+  std::mutex encoding;           ///< one stream of reference audio at a time; taken before `compute`
+  bool encoders_loaded = false;  ///< under `compute`
+  ReferenceCache references;     ///< under `compute`
 };
 
 /// Puts something between the model and its device, for measuring and comparing.

@@ -5,9 +5,11 @@
 
 #include "engine/codec_run.h"
 #include "engine/core.h"
+#include "engine/make_voice.h"
 #include "engine/prepare.h"
 #include "engine/settings.h"
 #include "engine/streams.h"
+#include "engine/voices.h"
 #include "skald/skald.h"
 
 namespace skald {
@@ -63,16 +65,17 @@ class LoadedEngine final : public Engine {
 
   std::unique_ptr<SpeechStream> start_stream(const SpeechRequest& request,
                                              const Diagnosis* diagnosis) override {
-    return make_speech_stream(core_, completed_request(request), diagnosis);
+    return make_speech_stream(core_, completed_request(*core_, request), diagnosis);
   }
 
   std::unique_ptr<TextStream> start_text_stream(const SpeechRequest& request,
                                                 const Diagnosis* diagnosis) override {
-    return make_text_stream(core_, completed_request(request), diagnosis);
+    return make_text_stream(core_, completed_request(*core_, request), diagnosis);
   }
 
   PromptInfo prompt(const SpeechRequest& request) const override {
-    Prepared prepared = prepare(core_->config(), core_->tokenizer, request, false);
+    Prepared prepared = prepare(core_->config(), core_->tokenizer,
+                                with_voice(core_->config(), core_->voices, request), false);
     const model::Prompt prompt = model::build_prompt(core_->config(), prepared.input);
     PromptInfo info;
     info.ids = std::move(prepared.ids);
@@ -85,14 +88,47 @@ class LoadedEngine final : public Engine {
   }
 
   std::vector<float> decode(std::span<const int32_t> codes, DecodeMode mode) override {
-    check_codes(core_->config(), codes, "codes");
-    const SlotLease lease(core_);
     std::vector<float> samples;
     samples.reserve(codes.size() / static_cast<size_t>(core_->groups()) *
                     static_cast<size_t>(core_->samples_per_frame()));
-    CodecRun(*core_, lease.slot(), mode).decode(codes, samples);
+    decode_to(codes, mode,
+              [&](std::span<const float> part) { samples.insert(samples.end(), part.begin(), part.end()); });
     return samples;
   }
+
+  void decode_to(std::span<const int32_t> codes, DecodeMode mode, const SampleSink& sink) override {
+    check_codes(core_->config(), codes, "codes");
+    const SlotLease lease(core_);
+    CodecRun run(*core_, lease.slot(), mode);
+    const auto most = static_cast<size_t>(core_->options.codec_chunk * core_->groups());
+    std::vector<float> samples;
+    for (std::span<const int32_t> left = codes; !left.empty();) {
+      const auto part = left.first(std::min(most, left.size()));
+      samples.clear();
+      run.decode(part, samples);
+      sink(samples);
+      left = left.subspan(part.size());
+    }
+  }
+
+  std::vector<int32_t> encode(const SampleSource& source) override { return engine::encode(*core_, source); }
+
+  MadeVoice make_voice(const VoiceRequest& request) override {
+    VoiceRequest completed = request;
+    if (completed.request_id.empty()) completed.request_id = random_id();
+    return engine::make_voice(*core_, completed);
+  }
+
+  void add_voice(Voice voice, bool replace) override {
+    require_fit(core_->config(), voice);
+    core_->voices.add(std::make_shared<const Voice>(std::move(voice)), replace);
+  }
+
+  void remove_voice(std::string_view name) override { core_->voices.remove(name); }
+  std::shared_ptr<const Voice> find_voice(std::string_view name) const override {
+    return core_->voices.find(name);
+  }
+  std::vector<std::string> voice_names() const override { return core_->voices.names(); }
 
  private:
   std::shared_ptr<Core> core_;
@@ -101,7 +137,8 @@ class LoadedEngine final : public Engine {
 
 }  // namespace
 
-SpeechRequest completed_request(SpeechRequest request) {
+SpeechRequest completed_request(const Core& core, SpeechRequest request) {
+  request = with_voice(core.config(), core.voices, std::move(request));
   if (!request.seed) request.seed = draw_seed();
   if (request.request_id.empty()) request.request_id = random_id();
   return request;
@@ -116,6 +153,26 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<Core> core) {
 }
 
 }  // namespace engine
+
+namespace {
+
+[[noreturn]] void lacks(const char* what) {
+  throw Error(ErrorCode::unsupported, fmt::format("this engine cannot {}", what));
+}
+
+}  // namespace
+
+void Engine::decode_to(std::span<const int32_t> codes, DecodeMode mode, const SampleSink& sink) {
+  sink(decode(codes, mode));
+}
+std::vector<int32_t> Engine::encode(const SampleSource&) { lacks("encode audio"); }
+MadeVoice Engine::make_voice(const VoiceRequest&) { lacks("make voices"); }
+void Engine::add_voice(Voice, bool) { lacks("take voices"); }
+void Engine::remove_voice(std::string_view name) {
+  throw Error(ErrorCode::unknown_voice, fmt::format("there is no voice \"{}\" to remove", name));
+}
+std::shared_ptr<const Voice> Engine::find_voice(std::string_view) const { return nullptr; }
+std::vector<std::string> Engine::voice_names() const { return {}; }
 
 std::unique_ptr<Engine> Engine::open(const std::filesystem::path& model_dir, const EngineOptions& options) {
   return engine::make_engine(engine::load_core(model_dir, options));

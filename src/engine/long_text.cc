@@ -192,6 +192,8 @@ LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions option
       feed_(std::make_unique<Feed>()),
       joiner_(static_cast<size_t>(engine.info().sample_rate * kFadeMs / 1000)) {
   if (!request_.seed) request_.seed = draw_seed();
+  // Once for all pieces: the voice may be replaced while they are spoken.
+  if (!request_.clone && !request_.voice.empty()) request_.clone = engine.find_voice(request_.voice);
   if (options_.max_piece == 0) options_.max_piece = default_piece_limit(engine.info());
   if (options_.max_piece < 1) {
     throw Error(ErrorCode::invalid_argument,

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "engine/settings.h"
+#include "engine/voices.h"
 #include "text/inspect.h"
 #include "text/languages.h"
 #include "text/utf8.h"
@@ -106,7 +107,8 @@ void add_instruct(const ModelConfig& config, const text::Tokenizer& tokenizer, c
 }
 
 void refuse_reference(const SpeechRequest& r, ModelType type) {
-  const char* field = !r.x_vector.empty()    ? "x_vector"
+  const char* field = r.clone                ? "a cloned voice"
+                      : !r.x_vector.empty()  ? "x_vector"
                       : !r.ref_codes.empty() ? "ref_codes"
                       : !r.ref_text.empty()  ? "ref_text"
                                              : nullptr;
@@ -118,9 +120,9 @@ void refuse_reference(const SpeechRequest& r, ModelType type) {
 void check_x_vector(const ModelConfig& config, const std::vector<float>& x) {
   const auto width = static_cast<size_t>(config.talker.hidden_size);
   if (x.empty())
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("a Base model speaks with a given voice only: x_vector of {} numbers is missing", width));
+    throw Error(ErrorCode::invalid_argument, fmt::format("a Base model speaks with cloned voices only, and "
+                                                         "no voice was given (nor an x_vector of {} numbers)",
+                                                         width));
   if (x.size() != width)
     throw Error(
         ErrorCode::invalid_argument,
@@ -133,22 +135,47 @@ void check_x_vector(const ModelConfig& config, const std::vector<float>& x) {
       throw Error(ErrorCode::invalid_argument, fmt::format("x_vector[{}] is not a finite number", i));
 }
 
-/// Speaker vector and reference of a Base model.
+/// Speaker vector and reference of a Base model: those of the voice, or given ones.
+struct Reference {
+  const std::vector<float>* x_vector;
+  const std::vector<int32_t>* codes;
+  const std::string* text;
+};
+
+Reference reference_of(const ModelConfig& config, const SpeechRequest& r) {
+  if (!r.clone) {
+    check_x_vector(config, r.x_vector);
+    if (r.ref_codes.empty() != r.ref_text.empty())
+      throw Error(ErrorCode::invalid_argument, r.ref_text.empty()
+                                                   ? "ref_codes need ref_text, the words of the reference"
+                                                   : "ref_text has no meaning without ref_codes");
+    if (!r.ref_codes.empty()) check_codes(config, r.ref_codes, "ref_codes");
+    // Whoever gives numbers instead of a voice clones all the same.
+    if (!states_consent(r.consent))
+      throw Error(
+          ErrorCode::consent_required,
+          "an x_vector is a clone of somebody; state that you have the rights to that voice (consent)");
+    return {&r.x_vector, &r.ref_codes, &r.ref_text};
+  }
+  if (!r.x_vector.empty() || !r.ref_codes.empty() || !r.ref_text.empty())
+    throw Error(ErrorCode::invalid_argument,
+                "a voice and x_vector, ref_codes or ref_text cannot be given together");
+  require_fit(config, *r.clone);
+  return {&r.clone->x_vector, &r.clone->codes, &r.clone->ref_text};
+}
+
 void add_reference(const ModelConfig& config, const text::Tokenizer& tokenizer, const SpeechRequest& r,
                    Prepared& out) {
   if (config.type != ModelType::base) return refuse_reference(r, config.type);
-  check_x_vector(config, r.x_vector);
+  const Reference reference = reference_of(config, r);
+  out.x_vector = *reference.x_vector;
   out.input.has_x_vector = true;
-  if (r.ref_codes.empty() != r.ref_text.empty())
-    throw Error(ErrorCode::invalid_argument, r.ref_text.empty()
-                                                 ? "ref_codes need ref_text, the words of the reference"
-                                                 : "ref_text has no meaning without ref_codes");
-  if (r.ref_codes.empty()) return;
-  check_codes(config, r.ref_codes, "ref_codes");
-  text::require_utf8(r.ref_text);
-  const std::vector<int32_t> ids = tokenizer.encode_reference(r.ref_text, split_rule(r.split), r.raw_tokens);
+  if (reference.codes->empty() || r.x_vector_only) return;
+  text::require_utf8(*reference.text);
+  const std::vector<int32_t> ids =
+      tokenizer.encode_reference(*reference.text, split_rule(r.split), r.raw_tokens);
   out.input.ref_text_ids.assign(ids.begin() + text::kTextHead, ids.end() - text::kReferenceTail);
-  out.input.ref_codes = r.ref_codes;
+  out.input.ref_codes = *reference.codes;
   out.input.in_context = true;
 }
 
@@ -184,9 +211,10 @@ std::string find_voice(const ModelConfig& config, const std::string& spelling) {
     throw Error(
         ErrorCode::unknown_voice,
         config.type == ModelType::base
-            ? fmt::format("voice \"{}\" cannot be used: a Base model has no named voices, it takes a speaker "
-                          "vector (x_vector)",
-                          spelling)
+            ? fmt::format(
+                  "unknown voice \"{}\": a Base model has no voices of its own, it speaks with those that "
+                  "were added",
+                  spelling)
             : fmt::format(
                   "voice \"{}\" cannot be used: a VoiceDesign model has no named voices, describe the "
                   "voice with instruct",
@@ -264,9 +292,11 @@ Prepared prepare(const ModelConfig& config, const text::Tokenizer& tokenizer, co
   Prepared out;
   out.settings = resolve_sampling(r.sampling, config.generation);
   out.frame_limit = caller_frame_limit(r);
-  const std::string voice = find_voice(config, r.voice);
+  // A clone is no speaker of the model's table.
+  const std::string voice = r.clone ? std::string() : find_voice(config, r.voice);
   if (!voice.empty()) out.input.speaker_id = config.talker.speaker_ids.at(voice);
-  const std::string language = find_language(config, r.language, r.strict, out.warnings);
+  const std::string& wanted = r.language.empty() && r.clone ? r.clone->language : r.language;
+  const std::string language = find_language(config, wanted, r.strict, out.warnings);
   out.input.language_id = model::effective_language(config, language, voice);
   out.language = language_of(config, out.input.language_id);
   add_instruct(config, tokenizer, r, out);

@@ -21,6 +21,7 @@ namespace skald::engine {
 struct Prepared {
   std::vector<int32_t> ids;        ///< of the wrapped text; empty while the text is still to come
   model::PromptInput input;        ///< text_ids empty and text_complete false while the text is still to come
+  std::vector<float> x_vector;     ///< Base: the voice's
   backend::SlotSettings settings;  ///< without seed and frame limit
   std::optional<int32_t> frame_limit;  ///< the caller's own
   uint64_t code_points = 0;            ///< of the text

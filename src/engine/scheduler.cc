@@ -62,13 +62,15 @@ class Scheduler::Loop {
   Engine& engine() { return *engine_; }
 
   std::unique_ptr<SpeechStream> start(const SpeechRequest& request, std::shared_ptr<Pace> pace) {
-    auto job = std::make_shared<Job>(core_, completed_request(request), false, std::move(pace), Clock::now());
+    auto job = std::make_shared<Job>(core_, completed_request(*core_, request), false, std::move(pace),
+                                     Clock::now());
     enter(job);
     return make_job_speech_stream(bell_, std::move(job), core_->samples_per_frame());
   }
 
   std::unique_ptr<TextStream> start_text(const SpeechRequest& request, std::shared_ptr<Pace> pace) {
-    auto job = std::make_shared<Job>(core_, completed_request(request), true, std::move(pace), Clock::now());
+    auto job =
+        std::make_shared<Job>(core_, completed_request(*core_, request), true, std::move(pace), Clock::now());
     enter(job);
     return make_job_text_stream(bell_, std::move(job), core_->samples_per_frame());
   }
@@ -312,6 +314,17 @@ class Client final : public Engine {
   std::vector<float> decode(std::span<const int32_t> codes, DecodeMode mode) override {
     return loop_->engine().decode(codes, mode);
   }
+  void decode_to(std::span<const int32_t> codes, DecodeMode mode, const SampleSink& sink) override {
+    loop_->engine().decode_to(codes, mode, sink);
+  }
+  std::vector<int32_t> encode(const SampleSource& source) override { return loop_->engine().encode(source); }
+  MadeVoice make_voice(const VoiceRequest& request) override { return loop_->engine().make_voice(request); }
+  void add_voice(Voice voice, bool replace) override { loop_->engine().add_voice(std::move(voice), replace); }
+  void remove_voice(std::string_view name) override { loop_->engine().remove_voice(name); }
+  std::shared_ptr<const Voice> find_voice(std::string_view name) const override {
+    return loop_->engine().find_voice(name);
+  }
+  std::vector<std::string> voice_names() const override { return loop_->engine().voice_names(); }
 
  private:
   std::shared_ptr<Loop> loop_;

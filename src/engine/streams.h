@@ -9,8 +9,9 @@
 
 namespace skald::engine {
 
-/// The request with what the engine draws where the caller left it open: seed and request_id.
-SpeechRequest completed_request(SpeechRequest request);
+/// The request with what the engine fills in: seed and request_id where the caller left them open, and the
+/// voice that is meant by its name. Throws Error(unknown_voice).
+SpeechRequest completed_request(const Core& core, SpeechRequest request);
 
 /// What a model in a folder offers, from its configuration alone. Throws Error(model_not_found),
 /// Error(model_invalid).

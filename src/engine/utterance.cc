@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/make_voice.h"
 #include "engine/settings.h"
 
 namespace skald::engine {
@@ -22,7 +23,7 @@ Utterance::Utterance(std::shared_ptr<Core> core, const SpeechRequest& request, P
       decode_(request.decode),
       official_cut_(request.cut == CutMode::official),
       stall_(0),
-      x_vector_(request.x_vector),
+      x_vector_(prepared_.x_vector),
       codec_(*core_, lease_.slot(), request.decode),
       started_(started) {
   tap_.configure(prepared_.settings);
@@ -37,6 +38,24 @@ Utterance::Utterance(std::shared_ptr<Core> core, const SpeechRequest& request, P
   result_.instruct_ignored = prepared_.instruct_ignored;
   result_.warnings = prepared_.warnings;
   if (prepared_.input.text_complete) build_prompt();
+  note_clone(request);
+}
+
+/// What a cloned voice adds: a warning where another model made it, and a line for the audit.
+void Utterance::note_clone(const SpeechRequest& request) {
+  if (!prepared_.input.has_x_vector) return;
+  const Voice* voice = request.clone.get();
+  if (voice && !voice->model_hash.empty() && voice->model_hash != core_->speaker_encoder)
+    warn(fmt::format("voice \"{}\" was made with another model of the same width, so it may sound different",
+                     voice->name));
+  if (!core_->options.on_audit) return;
+  Voice given;
+  if (!voice) {
+    given.x_vector = request.x_vector, given.codes = request.ref_codes, given.ref_text = request.ref_text;
+    given.consent = request.consent, given.source = "request";
+    voice = &given;
+  }
+  core_->options.on_audit(audit_line("cloned_speech", request.request_id, *voice));
 }
 
 void Utterance::build_prompt() {
@@ -361,15 +380,17 @@ void Utterance::decode_reference(std::vector<float>& kept) {
   reference_decoded_ = true;
   if (!prepared_.input.in_context) return;
   const std::vector<int32_t>& codes = prepared_.input.ref_codes;
-  std::vector<float> samples;
-  codec_.decode(codes, samples);
+  const std::vector<float> tail = codec_.decode_reference(codes);
+  result_.reused_reference = codec_.reused_reference();
   if (!official_cut_) return;
   const int64_t reference = static_cast<int64_t>(codes.size()) / core_->groups(),
-                total = reference + frames();
+                total = reference + frames(), rate = core_->samples_per_frame();
   const auto cut =
-      static_cast<size_t>(static_cast<double>(reference) / static_cast<double>(std::max<int64_t>(total, 1)) *
-                          static_cast<double>(total * core_->samples_per_frame()));
-  kept.assign(samples.begin() + static_cast<std::ptrdiff_t>(std::min(cut, samples.size())), samples.end());
+      static_cast<int64_t>(static_cast<double>(reference) / static_cast<double>(std::max<int64_t>(total, 1)) *
+                           static_cast<double>(total * rate));
+  // Rounding leaves at most a sample, so the last frame of the reference is enough.
+  const int64_t left = std::clamp<int64_t>(reference * rate - cut, 0, static_cast<int64_t>(tail.size()));
+  kept.assign(tail.end() - left, tail.end());
 }
 
 void Utterance::finish() {

@@ -85,6 +85,7 @@ class Utterance {
   static constexpr size_t kLookAhead = 64;
 
   void build_prompt();
+  void note_clone(const SpeechRequest& request);
   void run_prompt();
   template <class Body>
   void guarded(Body&& body) noexcept;

@@ -257,4 +257,33 @@ void CodecDecoder::decode(int32_t slot, std::span<const int32_t> codes, std::spa
   }
 }
 
+std::vector<Buffer> CodecDecoder::carried(int32_t slot) const {
+  std::vector<Buffer> views{position_.row_range(slot, 1)};
+  for (const State& s : states_) views.push_back(s.buffer.row_range(slot * s.rows_per_slot, s.rows_per_slot));
+  for (const backend::KvCache& cache : transformer_->caches())
+    for (const Buffer& b : {cache.k, cache.v})
+      views.push_back(b.row_range(slot * cache.capacity, cache.capacity));
+  return views;
+}
+
+std::vector<std::byte> CodecDecoder::save(int32_t slot) const {
+  const OnCodecQueue queue(device_);
+  std::vector<std::byte> state;
+  for (const Buffer& view : carried(slot)) {
+    const size_t done = state.size(), size = size_t(view.rows) * view.width * dtype_size(view.dtype);
+    state.resize(done + size);
+    device_.read(view, std::span(state).subspan(done));
+  }
+  return state;
+}
+
+void CodecDecoder::restore(int32_t slot, std::span<const std::byte> state) {
+  const OnCodecQueue queue(device_);
+  for (const Buffer& view : carried(slot)) {
+    const size_t size = size_t(view.rows) * view.width * dtype_size(view.dtype);
+    device_.write(view, state.first(size));
+    state = state.subspan(size);
+  }
+}
+
 }  // namespace skald::model

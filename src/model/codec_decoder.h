@@ -27,6 +27,9 @@ class CodecDecoder {
   void reset(int32_t slot);
   /// codes [frames * groups] -> samples [frames * samples_per_frame], continuing the slot's stream.
   void decode(int32_t slot, std::span<const int32_t> codes, std::span<float> samples);
+  /// Everything that the slot's stream carries; a stream restored from it goes on with the same samples.
+  std::vector<std::byte> save(int32_t slot) const;
+  void restore(int32_t slot, std::span<const std::byte> state);
 
  private:
   struct Convolution {
@@ -69,6 +72,8 @@ class CodecDecoder {
   backend::Snake load_snake(const WeightLoader& loader, const std::string& name, int32_t channels);
   backend::Buffer allocate_state(const std::string& label, int32_t history, int32_t channels);
   void allocate_scratch(int32_t max_frames);
+  /// The slot's part of every buffer that outlives a call.
+  std::vector<backend::Buffer> carried(int32_t slot) const;
 
   void write_word(const backend::Buffer& to, int32_t value, int32_t& set);
   void record_chunk(backend::Ops& ops, int32_t frames) const;

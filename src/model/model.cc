@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "base/sha256.h"
 #include "model/checkpoint.h"
 #include "model/codec_decoder.h"
+#include "model/codec_encoder.h"
+#include "model/speaker_encoder.h"
 #include "model/talker.h"
 #include "model/talker_limits.h"
 #include "skald/error.h"
@@ -37,6 +40,7 @@ class LoadedModel final : public Model {
  public:
   LoadedModel(const std::filesystem::path& dir, backend::Backend& device, const ModelOptions& options)
       : device_(device),
+        options_(options),
         config_(load_config(dir)),
         main_(Checkpoint::open(dir)),
         codec_file_(Checkpoint::open(dir / "speech_tokenizer")) {
@@ -103,17 +107,66 @@ class LoadedModel final : public Model {
   void codec_decode(int32_t slot, std::span<const int32_t> codes, std::span<float> samples) override {
     codec_->decode(slot, codes, samples);
   }
+  std::vector<std::byte> codec_save(int32_t slot) const override { return codec_->save(slot); }
+  void codec_restore(int32_t slot, std::span<const std::byte> state) override {
+    codec_->restore(slot, state);
+  }
+
+  MemoryEstimate encoder_memory() const override {
+    MemoryEstimate m;
+    m.weights = CodecEncoder::weight_bytes(config_.codec);
+    m.buffers = CodecEncoder::buffer_bytes(config_.codec, options_.codec_chunk);
+    if (has_speaker_encoder()) {
+      m.weights += SpeakerEncoder::weight_bytes(*config_.speaker_encoder);
+      m.buffers += SpeakerEncoder::buffer_bytes(*config_.speaker_encoder, options_.reference_samples);
+    }
+    return m;
+  }
+  void load_encoders() override {
+    if (codec_encoder_) return;
+    if (has_speaker_encoder())
+      speaker_encoder_ = std::make_unique<SpeakerEncoder>(
+          device_, WeightLoader(device_, main_, "speaker_encoder.").exactly(), *config_.speaker_encoder,
+          options_.reference_samples);
+    codec_encoder_ =
+        std::make_unique<CodecEncoder>(device_, WeightLoader(device_, codec_file_, "encoder.").exactly(),
+                                       config_.codec, options_.codec_chunk);
+  }
+  std::string speaker_encoder_hash() const override {
+    if (!has_speaker_encoder()) return {};
+    Sha256 hash;
+    for (const std::string& name : main_->names())
+      if (name.starts_with("speaker_encoder.") && name.ends_with(".bias"))
+        hash.add(main_->get(name, main_->shape(name)).data);
+    return hash.finish();
+  }
+  std::vector<float> speaker_vector(std::span<const float> samples) override {
+    if (!speaker_encoder_) throw Error(ErrorCode::internal, "the speaker encoder is not loaded");
+    return speaker_encoder_->encode(samples);
+  }
+  void encode_reset() override {
+    if (!codec_encoder_) throw Error(ErrorCode::internal, "the codec encoder is not loaded");
+    codec_encoder_->reset();
+  }
+  void encode(std::span<const float> samples, std::vector<int32_t>& codes) override {
+    codec_encoder_->encode(samples, codes);
+  }
 
  private:
+  bool has_speaker_encoder() const { return config_.type == ModelType::base && config_.speaker_encoder; }
+
   void read_row(const backend::Buffer& rows, int32_t row, std::span<float> to) const {
     device_.read(rows.row_range(row, 1), std::as_writable_bytes(to));
   }
 
   backend::Backend& device_;
+  const ModelOptions options_;
   const ModelConfig config_;
   std::shared_ptr<const Checkpoint> main_, codec_file_;  ///< tables are read in place
   std::unique_ptr<Talker> talker_;
   std::unique_ptr<CodecDecoder> codec_;
+  std::unique_ptr<SpeakerEncoder> speaker_encoder_;
+  std::unique_ptr<CodecEncoder> codec_encoder_;
 };
 
 }  // namespace

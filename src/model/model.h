@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/ops.h"
@@ -18,10 +19,11 @@ namespace skald::model {
 
 struct ModelOptions {
   int32_t slots = 1;
-  int32_t cache_capacity = 4096;  ///< talker positions per slot
-  int32_t codec_chunk = 16;       ///< most frames of one codec call
-  int32_t prefix_entries = 1;     ///< prompt prefixes kept of voices that spoke; 0 = none
-  double matrix_bytes = 4;        ///< estimate only: of one matrix element of the main file, as packed
+  int32_t cache_capacity = 4096;           ///< talker positions per slot
+  int32_t codec_chunk = 16;                ///< most frames of one codec call
+  int32_t reference_samples = 62 * 24000;  ///< longest reference clip of the speaker encoder
+  int32_t prefix_entries = 1;              ///< prompt prefixes kept of voices that spoke; 0 = none
+  double matrix_bytes = 4;  ///< estimate only: of one matrix element of the main file, as packed
 };
 
 /// Bytes that a model needs, known from its configuration alone.
@@ -82,6 +84,21 @@ class Model {
   // Codec: codes [frames * groups] to frames * samples_per_frame samples; the stream continues until reset.
   virtual void codec_reset(int32_t slot) = 0;
   virtual void codec_decode(int32_t slot, std::span<const int32_t> codes, std::span<float> samples) = 0;
+  /// The state of the slot's stream, to be continued later in any slot.
+  virtual std::vector<std::byte> codec_save(int32_t slot) const = 0;
+  virtual void codec_restore(int32_t slot, std::span<const std::byte> state) = 0;
+
+  // Reference audio, 24 kHz mono. One stream at a time; the encoders are loaded by load_encoders(), once.
+  virtual MemoryEstimate encoder_memory() const = 0;
+  virtual void load_encoders() = 0;
+  /// Which speaker encoder this is: SHA-256 over its biases; empty for a model without one.
+  virtual std::string speaker_encoder_hash() const = 0;
+  /// SpeakerEncoder::kLeastSamples to reference_samples samples -> [hidden]. Base models.
+  virtual std::vector<float> speaker_vector(std::span<const float> samples) = 0;
+  virtual void encode_reset() = 0;
+  /// The next samples of the stream; appends codes [frames * groups]. Only the last call may end inside a
+  /// frame.
+  virtual void encode(std::span<const float> samples, std::vector<int32_t>& codes) = 0;
 };
 
 }  // namespace skald::model

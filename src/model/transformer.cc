@@ -148,6 +148,12 @@ void DecoderStack::record_mlp(backend::Ops& ops, const Layer& layer, const Stack
               .lanes = lanes});
 }
 
+std::vector<backend::KvCache> DecoderStack::caches() const {
+  std::vector<backend::KvCache> caches;
+  for (const Layer& layer : layers_) caches.push_back(layer.cache);
+  return caches;
+}
+
 KvStore DecoderStack::allocate_store(backend::Backend& device, int32_t entries, int32_t rows) const {
   KvStore store;
   for (size_t i = 0; i < layers_.size(); ++i)

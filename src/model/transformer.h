@@ -43,6 +43,7 @@ class DecoderStack {
                const std::string& label, int32_t slots, int32_t capacity);
 
   const StackShape& shape() const { return shape_; }
+  std::vector<backend::KvCache> caches() const;
   void record_rope(backend::Ops& ops, const backend::Buffer& rope, const backend::Lanes& lanes) const;
   /// All layers on buffers.x; buffers.rope must hold the rows' angles.
   void record_layers(backend::Ops& ops, const StackBuffers& buffers, const backend::Lanes& lanes) const;

@@ -41,8 +41,12 @@ bool valid_voice_name(std::string_view name) noexcept {
          std::all_of(name.begin(), name.end(), [&](char c) { return plain(c) || c == '-' || c == '_'; });
 }
 
+bool states_consent(std::string_view statement) noexcept {
+  return statement.find_first_not_of(" \t\r\n") != std::string_view::npos;
+}
+
 void require_consent(const Voice& voice) {
-  if (!voice.is_clone() || !voice.consent.empty()) return;
+  if (!voice.is_clone() || states_consent(voice.consent)) return;
   throw Error(
       ErrorCode::consent_required,
       fmt::format(

@@ -47,7 +47,7 @@ SpeechRequest ask(const std::string& text) { return {.text = text, .voice = "ann
 
 SpeechRequest clone(const std::string& text) {
   SpeechRequest r = {.text = text};
-  r.x_vector.assign(32, 0.5f);
+  r.x_vector.assign(32, 0.5f), r.consent = "synthetic numbers";
   return r;
 }
 
@@ -118,7 +118,7 @@ TEST(PrepareVoice, IsNeededOnCustomVoiceAndRefusedElsewhere) {
   SpeechRequest r = clone("a");
   r.voice = "anna";
   EXPECT_EQ(base().refuses(r).code(), ErrorCode::unknown_voice);
-  EXPECT_THAT(base().refuses(r).what(), HasSubstr("x_vector"));
+  EXPECT_THAT(base().refuses(r).what(), HasSubstr("those that were added"));
   EXPECT_THAT(design().refuses(ask("a")).what(), HasSubstr("instruct"));
 }
 
@@ -186,7 +186,7 @@ TEST(PrepareReference, FieldsThatBelongTogether) {
   r = in_context("a"), r.ref_codes.clear();
   EXPECT_THAT(base().refuses(r).what(), HasSubstr("ref_codes"));
   r = in_context("a"), r.x_vector.clear();
-  EXPECT_THAT(base().refuses(r).what(), HasSubstr("x_vector of 32 numbers is missing"));
+  EXPECT_THAT(base().refuses(r).what(), HasSubstr("no voice was given (nor an x_vector of 32 numbers)"));
   r = ask("a"), r.x_vector.assign(32, 0);
   EXPECT_EQ(cv().refuses(r).code(), ErrorCode::unsupported);
 }

@@ -84,7 +84,7 @@ TEST(Reports, B011_RowsOfAnInContextClone) {
       for (const size_t frames : {3u, 40u}) {
         SpeechRequest r = {.text = text};
         r.language = "chinese", r.ref_text = ref;
-        r.x_vector.assign(32, 0.1f), r.ref_codes.assign(frames * 16, 1);
+        r.x_vector.assign(32, 0.1f), r.consent = "synthetic numbers", r.ref_codes.assign(frames * 16, 1);
         const size_t a = 3 + 6, x = tokens(ref) + tokens(text) + 1, y = 1 + frames;
         r.layout = TextLayout::stream;
         EXPECT_EQ(tiny("tiny-base").prompt(r).rows.size(), a + y);
@@ -122,7 +122,7 @@ TEST(Reports, B012_InstructOnTheSmallModel) {
 // B013: a voice that cannot be is an error, never another voice.
 TEST(Reports, B013_VoiceOnAModelWithoutVoices) {
   SpeechRequest r = simple("Hello");
-  r.x_vector.assign(32, 0.1f);
+  r.x_vector.assign(32, 0.1f), r.consent = "synthetic numbers";
   EXPECT_EQ(error_of([&] { tiny("tiny-base").start_stream(r); }).code(), ErrorCode::unknown_voice);
   EXPECT_EQ(error_of([&] { tiny("tiny-vd").start_stream(simple("Hello")); }).code(),
             ErrorCode::unknown_voice);
@@ -248,7 +248,7 @@ TEST(Reports, B074_AHundredSentencesStayWhole) {
 // B075: a clone streams its text by default, as the official call does, and the other form can be chosen.
 TEST(Reports, B075_PromptFormOfAClone) {
   SpeechRequest r = {.text = "Hello there, how are you?"};
-  r.x_vector.assign(32, 0.1f);
+  r.x_vector.assign(32, 0.1f), r.consent = "synthetic numbers";
   const PromptInfo by_default = tiny("tiny-base").prompt(r);
   r.layout = TextLayout::stream;
   EXPECT_TRUE(same_rows(tiny("tiny-base").prompt(r), by_default));

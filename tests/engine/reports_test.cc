@@ -259,7 +259,7 @@ TEST(Reports, B076_LastWordsAreThere) {
 
 SpeechRequest in_context(size_t ref_frames, int32_t frames) {
   SpeechRequest r = {.text = "Hello there"};
-  r.ref_text = "a b c", r.x_vector.assign(32, 0.2f);
+  r.ref_text = "a b c", r.x_vector.assign(32, 0.2f), r.consent = "synthetic numbers";
   std::mt19937 random(9);
   for (size_t i = 0; i < ref_frames * 16; ++i) r.ref_codes.push_back(static_cast<int32_t>(random() % 64));
   r.sampling.greedy = true, r.max_frames = frames, r.seed = 1;
@@ -424,7 +424,7 @@ TEST(Reports, B112_AloneEqualsAfterOthers) {
   options.threads = 1;
   const auto fresh = Engine::open(model_dir("tiny-base"), options);
   SpeechRequest a = {.text = "Alone or after others"};
-  a.x_vector.assign(32, 0.4f), a.max_frames = 15, a.seed = 5;
+  a.x_vector.assign(32, 0.4f), a.consent = "synthetic numbers", a.max_frames = 15, a.seed = 5;
   const Outcome alone = speak(*fresh, a);
   for (uint32_t i = 0; i < 12; ++i) {
     SpeechRequest b = i % 2 ? in_context(3 + 7 * i, 9) : a;

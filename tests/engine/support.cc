@@ -117,7 +117,7 @@ SpeechRequest request_of(const Case& c) {
   r.max_new_tokens = c.max_new_tokens;
   r.decode = DecodeMode::official, r.cut = CutMode::official;
   r.sampling = c.sampling;
-  if (c.has("xvector")) r.x_vector = c.floats("xvector");
+  if (c.has("xvector")) r.x_vector = c.floats("xvector"), r.consent = "synthetic numbers";
   if (c.has("ref_codes")) r.ref_codes = c.ints("ref_codes"), r.ref_text = c.ref_text;
   r.seed = 1;
   return r;

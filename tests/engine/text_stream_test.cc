@@ -97,7 +97,8 @@ TEST(TextSplits, DISABLED_AThousandTexts) {
 TEST(TextSplits, DoNotChangeAnInContextClone) {
   SpeechRequest r = open_request(TextLayout::stream, 10);
   r.voice.clear();
-  r.x_vector.assign(32, 0.3f), r.ref_codes.assign(16 * 9, 5), r.ref_text = "ab";
+  r.x_vector.assign(32, 0.3f), r.consent = "synthetic numbers", r.ref_codes.assign(16 * 9, 5),
+                               r.ref_text = "ab";
   const std::string text = "One two three four, five six seven eight nine ten.";
   const Outcome one_push = speak_pieces(tiny("tiny-base"), r, {text});
   ASSERT_FALSE(one_push.error) << one_push.error->what();
