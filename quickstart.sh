@@ -9,8 +9,8 @@ usage: ./quickstart.sh "TEXT" [-o FILE] [--model DIR] [options of `skald say`]
   -o FILE       where the audio goes (default: speech.wav; `-` = standard output)
   --model DIR   an official Qwen3-TTS 12 Hz snapshot folder (default: the folder in $SKALD_MODEL)
 
-Without a model, a tiny checkpoint with random weights speaks: its sound is noise.
-Every other option goes to `skald say`, for example: --voice vivian --language english --seed 7
+Without a model of yours, the small demonstration voice of this repository speaks (models/small-en: English, voices
+af_heart and am_michael). Every other option goes to `skald say`, for example: --voice am_michael --seed 7
 TEXT
 }
 
@@ -53,12 +53,10 @@ done
 if [ "$out" = - ]; then exec 3>&2; else exec 3>&1; fi
 say() { printf '%s\n' "$*" >&3; }
 
-noise=no
 if [ -z "$model" ]; then
-  noise=yes
-  model=$root/tests/fixtures/models/tiny-cv
-  say "No model was named, so a tiny checkpoint with random weights speaks: you will hear noise, not your text."
-  say "For speech, name an official snapshot folder with --model DIR or SKALD_MODEL (README.md, \"Models\")."
+  model=$root/models/small-en
+  say "No model was named, so the small demonstration voice of this repository speaks (English; models/small-en/README.md)."
+  say "For the official models, name a snapshot folder with --model DIR or SKALD_MODEL (README.md, \"Models\")."
 fi
 [ -f "$model/config.json" ] ||
   fail "there is no model in '$model'; --model and SKALD_MODEL want a folder with config.json in it (README.md, \"Models\")"
@@ -96,8 +94,6 @@ if [[ -n $first_voice && $given != *" --voice"* ]]; then
   say "No --voice was named: speaking as \"$first_voice\"."
   arguments+=(--voice "$first_voice")
 fi
-# Random weights need not find the stop token: 4 s of noise are enough.
-if [[ $noise = yes && $given != *" --max-"* ]]; then arguments+=(--max-frames 50); fi
 arguments+=(${options[@]+"${options[@]}"})
 
 status=0
@@ -105,9 +101,6 @@ status=0
 if [ $status != 0 ]; then
   printf '\nquickstart: skald ended with status %d; docs/errors.md says what each status means.\n' $status >&2
   exit $status
-fi
-if [[ $noise = yes && $given != *" --list-"* ]]; then
-  say "Remember: this is noise from random weights. With a model: ./quickstart.sh \"Some text\" --model DIR --voice vivian"
 fi
 if [ "$out" = - ]; then exit 0; fi
 [ "$given" = "${given#* --list-}" ] || exit 0  # a list was asked for, nothing was spoken
