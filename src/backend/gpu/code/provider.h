@@ -21,7 +21,7 @@ struct DeviceCode {
 /// What is known of a vendor's software once its driver was started in a child.
 struct ProbeResult {
   std::string problem;   ///< empty = it starts
-  std::string compiler;  ///< "9.0 /opt/rocm/lib/libhiprtc.so.6.2"; empty = none was found
+  std::string compiler;  ///< "9.0 libhiprtc.so.6.2"; empty = none was found
 };
 /// Without a helper program the driver is not started, and the compiler is looked for in this process.
 ProbeResult probe_driver(const Driver& driver, const GpuOptions& options);
