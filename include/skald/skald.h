@@ -157,6 +157,15 @@ class TextStream {
   virtual std::vector<int32_t> codes() const = 0;
 };
 
+/// A GPU in its driver's words.
+struct GpuFacts {
+  std::string id;            ///< "hip:0"
+  std::string name;          ///< "AMD Radeon RX 7900 XTX"
+  std::string architecture;  ///< "gfx1100"
+  std::string uuid;          ///< empty where the driver has none
+  std::string driver;        ///< version of driver and runtime
+};
+
 struct EngineOptions {
   /// "cpu"; "auto": the best discrete GPU that can be used, else the CPU, said in ModelInfo; or a GPU that
   /// must be usable: "gpu", "hip", "cuda", "hip:0", "cuda:1", a UUID, an architecture ("gfx1100") or a full
@@ -181,6 +190,9 @@ struct EngineOptions {
   std::filesystem::path gpu_cache;   ///< folder where machine code made here is kept; empty = it is not
   std::filesystem::path gpu_helper;  ///< the program skald-rtc; empty = where it is installed
   int32_t gpu_deadline_ms = 20000;   ///< without any progress of the device: Error(device_wedged)
+  /// Called when a GPU was opened, before the model is loaded on it. By an error it refuses the device, as if
+  /// it could not be opened. May be empty.
+  std::function<void(const GpuFacts&)> on_gpu;
 };
 
 /// What a loaded model offers.

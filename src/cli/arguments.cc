@@ -34,9 +34,11 @@ std::vector<std::string> long_names(const CLI::App& app) {
   return names;
 }
 
-const CLI::Option* find_option(const CLI::App& app, const std::string& name) {
+enum class Dashes { one, two };
+
+const CLI::Option* find_option(const CLI::App& app, Dashes dashes, const std::string& name) {
   for (const CLI::Option* option : app.get_options()) {
-    const auto& names = name.size() > 1 ? option->get_lnames() : option->get_snames();
+    const auto& names = dashes == Dashes::two ? option->get_lnames() : option->get_snames();
     if (std::find(names.begin(), names.end(), name) != names.end()) return option;
   }
   return nullptr;
@@ -104,8 +106,8 @@ class Scanner {
   void long_option(const std::string& word) {
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    const CLI::Option* option = find_option(*out_.command, name.substr(2));
-    if (option == nullptr || name.size() < 4) unknown(word);
+    const CLI::Option* option = find_option(*out_.command, Dashes::two, name.substr(2));
+    if (option == nullptr) unknown(word);
     out_.options.push_back(name);
     if (!takes_value(*option)) {
       if (equals != std::string::npos) throw UsageError(fmt::format("option '{}' takes no value", name));
@@ -117,7 +119,8 @@ class Scanner {
   }
 
   void short_option(const std::string& word) {
-    const CLI::Option* option = word.size() == 2 ? find_option(*out_.command, word.substr(1)) : nullptr;
+    const CLI::Option* option =
+        word.size() == 2 ? find_option(*out_.command, Dashes::one, word.substr(1)) : nullptr;
     if (option == nullptr) unknown(word);
     out_.options.push_back(word);
     if (takes_value(*option)) take_value(word);

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_status.h"
+#include "cli/first_start.h"
 #include "cli/option_types.h"
 #include "cli/request_options.h"
 #include "diagnose/bench.h"
@@ -59,7 +60,7 @@ Json to_json(const StageReport& s, const BenchReport& r, double count = 1) {
             {"share_of_peak", nullptr},
             {"ops_per_frame", rounded(s.ops / count)},
             {count == 1 ? "spread_ms" : "spread_ms_per_request", to_json(s.ms)}};
-  if (const double share = bandwidth_share(s, r); share > 0) json["share_of_read_bandwidth"] = rounded(share);
+  if (r.read_bandwidth() > 0) json["share_of_read_bandwidth"] = rounded(bandwidth_share(s, r));
   if (r.peak_flops() > 0) json["share_of_peak"] = rounded(s.gflop_per_s() * 1e9 / r.peak_flops());
   return json;
 }
@@ -240,6 +241,7 @@ class Bench : public Command {
     if (!arguments.operands.empty())
       throw UsageError("bench takes no text: it speaks the same one everywhere");
     session.json = json_;
+    check_gpus_first(session, o_.engine);
     bench_.model = o_.model, bench_.engine = o_.engine;
     bench_.on_progress = [&](std::string_view what) { session.log.status(fmt::format("bench: {}", what)); };
     const BenchReport report = diagnose::run_bench(bench_);

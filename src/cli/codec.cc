@@ -9,6 +9,7 @@
 #include "cli/audio_writer.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
+#include "cli/first_start.h"
 #include "cli/option_types.h"
 #include "cli/request_options.h"
 
@@ -42,6 +43,7 @@ class CodecDecode : public Command {
     auto output = out_ == "-" ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
                               : audio::OutputFile::open(out_);
     session.signals.remove_at_exit(output->temporary());
+    check_gpus_first(session, o_.engine);
     const auto engine = Engine::open(o_.model, o_.engine);
     const ModelInfo& info = engine->info();
     const std::vector<int32_t> codes = load_codes(arguments.operands[0], info.groups);

@@ -35,6 +35,8 @@ std::unique_ptr<Command> make_prompt(CLI::App& program);
 std::unique_ptr<Command> make_verify(CLI::App& program);
 std::unique_ptr<Command> make_codec_decode(CLI::App& codec);
 std::unique_ptr<Command> make_bench(CLI::App& program);
+std::unique_ptr<Command> make_compare(CLI::App& program);
+std::unique_ptr<Command> make_doctor(CLI::App& program);
 
 /// "0.1.0, Release, GCC 12.2.0".
 std::string build_text();

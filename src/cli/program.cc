@@ -32,6 +32,8 @@ class Program {
     commands_.push_back(make_codec_decode(*codec));
     codec->require_subcommand(1);
     commands_.push_back(make_bench(app_));
+    commands_.push_back(make_compare(app_));
+    commands_.push_back(make_doctor(app_));
     app_.footer(
         "Every command has its own --help. Exit statuses: 0 ok, 1 failure, 2 usage, 3 model, 4 device,\n"
         "5 runaway, 130 interrupted.");

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/dump.h"
 #include "cli/exit_status.h"
+#include "cli/first_start.h"
 #include "cli/request_options.h"
 #include "cli/say_options.h"
 #include "cli/text_input.h"
@@ -87,6 +88,7 @@ class SayRun {
     open_text(std::move(operand));
     open_output();
     load_reference(o_);
+    check_gpus_first(session_, o_.engine);
     engine_ = Engine::open(o_.model, o_.engine);
     for (const std::string& note : engine_->info().device_notes) session_.log.warning(note);
     const StatusScope asked(session_, *engine_);

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "diagnose/each_op.h"
+
 namespace skald::diagnose {
 
 using backend::Buffer;
@@ -26,37 +28,17 @@ bool same_lanes(const Lanes& a, const Lanes& b) {
 }  // namespace
 
 /// Forwards every call and notes its stage, cost and lanes.
-class TimedDevice::Recorder final : public backend::Ops {
+class TimedDevice::Recorder final : public EachOp<Recorder> {
  public:
   Recorder(backend::Ops& inner, std::string_view program, const std::vector<uint64_t>& weights, Recorded& to)
       : inner_(inner), program_(program), to_(to), bytes_([&weights](Weight weight) {
           return weight ? weights.at(static_cast<size_t>(weight.id)) : 0;
         }) {}
 
-  void gather_sum(const backend::GatherSum& a) override { inner_.gather_sum(a), note("gather_sum", a); }
-  void linear(const backend::Linear& a) override { inner_.linear(a), note("linear", a); }
-  void gated_pair(const backend::GatedPair& a) override { inner_.gated_pair(a), note("gated_pair", a); }
-  void rope_angles(const backend::RopeAngles& a) override { inner_.rope_angles(a), note("rope_angles", a); }
-  void qkv_rope(const backend::QkvRope& a) override { inner_.qkv_rope(a), note("qkv_rope", a); }
-  void attention(const backend::Attention& a) override { inner_.attention(a), note("attention", a); }
-  void store_rows(const backend::StoreRows& a) override { inner_.store_rows(a), note("store_rows", a); }
-  void copy(const backend::Copy& a) override { inner_.copy(a), note("copy", a); }
-  void sample(const backend::Sample& a) override { inner_.sample(a), note("sample", a); }
-  void publish_frame(const backend::PublishFrame& a) override {
-    inner_.publish_frame(a), note("publish_frame", a);
-  }
-  void advance(const backend::Advance& a) override { inner_.advance(a), note("advance", a); }
-  void conv(const backend::Conv& a) override { inner_.conv(a), note("conv", a); }
-  void conv_transposed(const backend::ConvTransposed& a) override {
-    inner_.conv_transposed(a), note("conv_transposed", a);
-  }
-  void depthwise(const backend::Depthwise& a) override { inner_.depthwise(a), note("depthwise", a); }
-  void log_mel(const backend::LogMel& a) override { inner_.log_mel(a), note("log_mel", a); }
-  void padded_conv(const backend::PaddedConv& a) override { inner_.padded_conv(a), note("padded_conv", a); }
-  void statistics(const backend::Statistics& a) override { inner_.statistics(a), note("statistics", a); }
-  void scale_rows(const backend::ScaleRows& a) override { inner_.scale_rows(a), note("scale_rows", a); }
-  void nearest_code(const backend::NearestCode& a) override {
-    inner_.nearest_code(a), note("nearest_code", a);
+  template <class Call>
+  void each(std::string_view kind, void (backend::Ops::*member)(const Call&), const Call& call) {
+    (inner_.*member)(call);
+    note(kind, call);
   }
   void label(std::string_view where) override { inner_.label(where), label_ = where; }
 

@@ -48,7 +48,10 @@ backend::GpuOptions gpu_options(const EngineOptions& o) {
 OpenedDevice open_device(const EngineOptions& o) {
   if (o.device == "cpu" || o.device.starts_with(kCpuTarget)) return open_cpu(o, {});
   try {
-    return {.device = backend::make_gpu_backend(gpu_options(o)), .cpu = false, .notes = {}};
+    backend::GpuInfo gpu;
+    OpenedDevice opened{.device = backend::make_gpu_backend(gpu_options(o), &gpu), .cpu = false, .notes = {}};
+    if (o.on_gpu) o.on_gpu({gpu.id, gpu.name, gpu.architecture, gpu.uuid, gpu.driver});
+    return opened;
   } catch (const Error& e) {
     if (o.device != "auto") throw;
     return open_cpu(o, {fmt::format("no GPU is used: {}", e.what())});

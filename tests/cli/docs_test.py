@@ -5,7 +5,7 @@ import unittest
 
 from support import ROOT, SKALD, skald
 
-COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"], ["bench"])
+COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"], ["bench"], ["compare"], ["doctor"])
 
 
 def options_of(command):

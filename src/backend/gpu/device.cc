@@ -357,8 +357,10 @@ DeviceSpeed GpuDevice::measure_speed() {
 
 }  // namespace gpu
 
-std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options) {
-  return std::make_unique<gpu::GpuDevice>(gpu::open_device(options), options);
+std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options, GpuInfo* chosen) {
+  gpu::OpenDevice open = gpu::open_device(options);
+  if (chosen) *chosen = open.info;
+  return std::make_unique<gpu::GpuDevice>(std::move(open), options);
 }
 
 }  // namespace skald::backend

@@ -42,6 +42,10 @@ struct GpuInfo {
   int compute_units = 0, warp = 0;
   int capability = 0;   ///< NVIDIA: 10 * major + minor
   std::string problem;  ///< why it cannot be used; empty = it can
+
+  // Counted by list_gpus alone: pieces of machine code that it needs, those made ahead of time, and those
+  // kept from an earlier start.
+  int code_pieces = 0, code_prepared = 0, code_kept = 0;
 };
 
 /// A place that was tried for a library.
@@ -55,9 +59,11 @@ struct GpuAttempt {
 struct GpuVendorReport {
   std::string vendor;  ///< "AMD", "NVIDIA"
   std::vector<GpuAttempt>
-      attempts;         ///< for the driver library, in order; the last one is in use when it was opened
-  std::string library;  ///< the driver library's file; empty = none
-  std::string problem;  ///< why there are no devices of it; empty when there are
+      attempts;          ///< for the driver library, in order; the last one is in use when it was opened
+  std::string library;   ///< the driver library's file; empty = none
+  std::string problem;   ///< why there are no devices of it; empty when there are
+  std::string compiler;  ///< version and file of the run-time compiler; empty = none was found
+  std::vector<std::string> architectures;  ///< that the compiler knows; empty = it does not tell
 };
 
 struct GpuList {
@@ -72,7 +78,8 @@ GpuList list_gpus(const GpuOptions& options = {});
 
 /// Makes a device. Throws Error(device) when the one asked for cannot be used, with what was found and what
 /// to do; Error(device_code) when there is no machine code for it and none can be made; Error(out_of_memory).
-std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options);
+/// `chosen` gets the device's description.
+std::unique_ptr<Backend> make_gpu_backend(const GpuOptions& options, GpuInfo* chosen = nullptr);
 
 /// Where skald-rtc is: beside this program or library, or in libexec/skald of the same prefix. Empty =
 /// nowhere.

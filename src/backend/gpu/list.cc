@@ -22,7 +22,8 @@ OpenVendor open_vendor(Vendor vendor, const GpuOptions& options) {
   found.report.library = found.driver->library().file().string();
   try {
     ProbeResult probe = probe_driver(*found.driver, options);
-    found.compiler = std::move(probe.compiler);
+    found.compiler = found.report.compiler = std::move(probe.compiler);
+    found.report.architectures = std::move(probe.architectures);
     found.report.problem = std::move(probe.problem);
     if (!found.report.problem.empty()) return found;
     found.driver->check(found.driver->api().init(0), "start the driver");
@@ -68,6 +69,9 @@ GpuList list_gpus(const GpuOptions& options) {
   GpuList list;
   for (const gpu::Vendor vendor : {gpu::Vendor::amd, gpu::Vendor::nvidia}) {
     gpu::OpenVendor found = gpu::open_vendor(vendor, options);
+    for (GpuInfo& device : found.devices)
+      if (device.problem.empty())
+        gpu::count_code(gpu::kernel_modules(), *found.driver, found.compiler, options, device);
     list.devices.insert(list.devices.end(), found.devices.begin(), found.devices.end());
     list.vendors.push_back(std::move(found.report));
   }

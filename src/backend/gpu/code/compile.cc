@@ -1,5 +1,6 @@
 // The vendors' run-time compilers, called in the process at hand.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -57,16 +58,23 @@ int capability(const std::string& architecture) {
   return number;
 }
 
+/// The same for NVRTC, which tells numbers.
+std::vector<int> nvidia_architectures(const CompilerApi& api) {
+  int count = 0;
+  if (!api.architecture_count || !api.architectures || api.architecture_count(&count) != kSuccess ||
+      count < 1)
+    return {};
+  std::vector<int> known(static_cast<size_t>(count));
+  if (api.architectures(known.data()) != kSuccess) known.clear();
+  return known;
+}
+
 /// Machine code for a card that the compiler knows; for a newer card the newest portable code, which the
 /// driver compiles.
 std::string nvidia_target(const CompilerApi& api, const std::string& architecture, bool& portable) {
   portable = false;
-  int count = 0;
-  if (!api.architecture_count || !api.architectures || api.architecture_count(&count) != kSuccess ||
-      count < 1)
-    return architecture;
-  std::vector<int> known(static_cast<size_t>(count));
-  if (api.architectures(known.data()) != kSuccess) return architecture;
+  const std::vector<int> known = nvidia_architectures(api);
+  if (known.empty()) return architecture;
   const int wanted = capability(architecture);
   if (std::find(known.begin(), known.end(), wanted) != known.end()) return architecture;
   int best = 0;
@@ -180,9 +188,13 @@ int probe_here(Vendor vendor, const std::string& driver_library, const std::vect
   }
   attempts.clear();
   const auto compiler = open_compiler(*driver, search_of(folders), attempts);
-  message = compiler
-                ? fmt::format("{}.{} {}", compiler->major, compiler->minor, compiler->library.file().string())
-                : "";
+  if (!compiler) return message.clear(), kHelperDone;
+  message = fmt::format("{}.{} {}\n", compiler->major, compiler->minor, compiler->library.file().string());
+  if (vendor == Vendor::amd) {
+    message += fmt::format("{}", fmt::join(amd_architectures(*driver), " "));
+  } else {
+    for (const int known : nvidia_architectures(compiler->api)) message += fmt::format("sm_{} ", known);
+  }
   return kHelperDone;
 }
 

@@ -36,8 +36,8 @@ enum HelperStatus : int {
 /// compiler's log or what else went wrong.
 int compile_here(const CompileJob& job, std::string& code, std::string& message);
 
-/// Starts the driver in this process: kHelperDone and one line with the compiler's version and file ("" =
-/// there is none), or kHelperNoLibrary and what the driver says.
+/// Starts the driver in this process: kHelperDone and a line with the compiler's version and file ("" = there
+/// is none) and one with the architectures that it knows, or kHelperNoLibrary and what the driver says.
 int probe_here(Vendor vendor, const std::string& driver_library, const std::vector<std::string>& folders,
                std::string& message);
 

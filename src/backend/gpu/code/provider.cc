@@ -9,8 +9,10 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "backend/gpu/code/cache.h"
@@ -50,6 +52,13 @@ std::vector<std::string> folder_names(const GpuOptions& options) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+/// The words of the second line.
+std::vector<std::string> second_line(const std::string& text) {
+  const size_t at = text.find('\n');
+  std::istringstream in(at == std::string::npos ? "" : first_line(text.substr(at + 1)));
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 /// The end of a log in one line, since errors are one sentence.
 std::string shortened(std::string text) {
   constexpr size_t kMost = 600;
@@ -80,12 +89,13 @@ class Provider {
         helper_(helper_of(options)),
         cache_(options.cache_folder) {}
 
+  bool has_prepared(const SourceModule& module) const { return prepared(module).has_value(); }
+  bool has_kept(const SourceModule& module) const { return cache_.find(key_of(module)).has_value(); }
+
   DeviceCode get(const SourceModule& module) const {
     if (auto image = prepared(module)) return {module.name, DeviceCode::prepared, std::move(*image)};
     require_compiler();
-    const CodeKey key{device_.architecture, module.name, module.digest,
-                      fmt::format("{}", fmt::join(compile_options(driver_.vendor()), " ")),
-                      compiler_identity(compiler_, driver_)};
+    const CodeKey key = key_of(module);
     if (auto image = cache_.find(key)) return {module.name, DeviceCode::kept, std::move(*image)};
     std::vector<std::byte> image = compile(module);
     cache_.keep(key, image);
@@ -93,6 +103,12 @@ class Provider {
   }
 
  private:
+  CodeKey key_of(const SourceModule& module) const {
+    return {device_.architecture, module.name, module.digest,
+            fmt::format("{}", fmt::join(compile_options(driver_.vendor()), " ")),
+            compiler_identity(compiler_, driver_)};
+  }
+
   std::optional<std::vector<std::byte>> prepared(const SourceModule& module) const {
     if (options_.code_folder.empty()) return std::nullopt;
     std::ifstream in(
@@ -177,7 +193,7 @@ ProbeResult probe_driver(const Driver& driver, const GpuOptions& options) {
   for (std::string& folder : folder_names(options)) arguments.push_back(std::move(folder));
   const ChildResult child = run_child(helper, arguments, {}, options.probe_deadline_ms);
   if (child.ok()) {
-    result.compiler = first_line(child.output);
+    result.compiler = first_line(child.output), result.architectures = second_line(child.output);
   } else if (child.exit_code == kHelperNoLibrary) {
     result.problem = shortened(child.output);
   } else {
@@ -222,6 +238,17 @@ std::vector<DeviceCode> device_code(const std::vector<SourceModule>& modules, co
   for (std::thread& t : threads) t.join();
   if (failure) std::rethrow_exception(failure);
   return all;
+}
+
+void count_code(const std::vector<SourceModule>& modules, const Driver& driver, const std::string& compiler,
+                const GpuOptions& options, GpuInfo& device) {
+  const Provider provider(driver, device, compiler, options);
+  device.code_pieces = static_cast<int>(modules.size());
+  for (const SourceModule& module : modules) {
+    const bool prepared = provider.has_prepared(module);
+    device.code_prepared += prepared;
+    device.code_kept += !prepared && provider.has_kept(module);
+  }
 }
 
 }  // namespace gpu

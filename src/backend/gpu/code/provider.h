@@ -20,8 +20,9 @@ struct DeviceCode {
 
 /// What is known of a vendor's software once its driver was started in a child.
 struct ProbeResult {
-  std::string problem;   ///< empty = it starts
-  std::string compiler;  ///< "9.0 libhiprtc.so.6.2"; empty = none was found
+  std::string problem;                     ///< empty = it starts
+  std::string compiler;                    ///< "9.0 libhiprtc.so.6.2"; empty = none was found
+  std::vector<std::string> architectures;  ///< that it knows; empty = it does not tell
 };
 /// Without a helper program the driver is not started, and the compiler is looked for in this process.
 ProbeResult probe_driver(const Driver& driver, const GpuOptions& options);
@@ -31,5 +32,9 @@ ProbeResult probe_driver(const Driver& driver, const GpuOptions& options);
 std::vector<DeviceCode> device_code(const std::vector<SourceModule>& modules, const Driver& driver,
                                     const GpuInfo& device, const std::string& compiler,
                                     const GpuOptions& options);
+
+/// Fills in how much of the code is there, without making any.
+void count_code(const std::vector<SourceModule>& modules, const Driver& driver, const std::string& compiler,
+                const GpuOptions& options, GpuInfo& device);
 
 }  // namespace skald::backend::gpu
