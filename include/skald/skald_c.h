@@ -85,6 +85,10 @@ typedef struct skald_engine_options {
   int32_t codec_chunk;    /* most frames per codec call */
   int32_t kept_voices;    /* prompt prefixes kept for the next request of a voice; 0 = none */
   const char* weights;    /* matrices of the language model: "auto", "f32", "bf16" or "int8"; NULL = "auto" */
+  /* Receives one line of JSON whenever a clone is made or speaks; NULL = nobody does. Called from any thread
+   * that makes or starts one. */
+  void (*on_audit)(void* audit_context, const char* line);
+  void* audit_context;
 } skald_engine_options;
 
 void skald_engine_options_default(skald_engine_options* options, size_t size);
@@ -142,6 +146,8 @@ typedef struct skald_request {
   float temperature, top_p, repetition_penalty, sub_temperature, sub_top_p; /* or NaN */
   int32_t top_k, min_new_tokens, sub_top_k;                                 /* or SKALD_UNSET */
   int32_t greedy, sub_greedy;
+  int32_t x_vector_only; /* speak with the speaker vector of `voice` alone */
+  const char* consent;   /* with x_vector: the statement that its speaker allowed it */
 } skald_request;
 
 void skald_request_default(skald_request* request, size_t size);
@@ -176,6 +182,7 @@ typedef struct skald_result {
   size_t warning_count;
   double first_audio_ms, compute_ms, rtf;
   int32_t stop, instruct_ignored, prompt_rows, text_tokens, frame_bound, reused_rows;
+  int32_t reused_reference; /* the reference of a clone was not decoded again */
 } skald_result;
 
 /* ---- one utterance ---- */
@@ -234,6 +241,75 @@ void skald_text_stream_close(skald_text_stream* stream); /* NULL does nothing */
 skald_status skald_engine_decode(skald_engine* engine, const int32_t* codes, size_t code_count,
                                  int32_t decode_mode, float* samples, size_t capacity, size_t* count,
                                  skald_error* error);
+
+/* Codes [frames * groups] of 24 kHz mono samples. *count receives their number; a smaller `capacity` is an
+ * error. */
+skald_status skald_engine_encode(skald_engine* engine, const float* samples, size_t sample_count,
+                                 int32_t* codes, size_t capacity, size_t* count, skald_error* error);
+
+/* ---- voices of Base models ---- */
+
+/* What a clone is made of, and who allowed it. Never changes, but for its consent; used from one thread at a
+ * time. */
+typedef struct skald_voice skald_voice;
+
+enum { SKALD_IDENTITY_UNKNOWN = 0, SKALD_IDENTITY_REAL = 1, SKALD_IDENTITY_SYNTHETIC = 2 };
+
+/* VoiceRequest of skald.h. NULL strings count as empty. */
+typedef struct skald_voice_request {
+  size_t size;
+  const char* name;     /* a letter or digit, then up to 63 letters, digits, '-' and '_' */
+  const float* samples; /* [sample_count], interleaved */
+  size_t sample_count;
+  int32_t channels, sample_rate;
+  const char* ref_text; /* what is said, word for word; empty = the speaker vector alone */
+  const char* language;
+  const char* consent; /* the statement that the speaker allowed it; needed unless synthetic */
+  const char* description;
+  const char* source;
+  const char* request_id;
+  int32_t identity;
+  int32_t trailing_silence_ms;
+} skald_voice_request;
+
+void skald_voice_request_default(skald_voice_request* request, size_t size);
+
+/* Checks and encodes a recording; *voice must be closed. SKALD_ERROR_CONSENT_REQUIRED before any work. */
+skald_status skald_voice_make(skald_engine* engine, const skald_voice_request* request, skald_voice** voice,
+                              skald_error* error);
+/* The voice in the bytes of a voice file; `file` (may be NULL) names it in messages. */
+skald_status skald_voice_read(const void* bytes, size_t size, const char* file, skald_voice** voice,
+                              skald_error* error);
+/* The bytes of its file. *size receives their number; up to `capacity` of them are written. */
+skald_status skald_voice_write(const skald_voice* voice, void* bytes, size_t capacity, size_t* size,
+                               skald_error* error);
+skald_status skald_voice_set_consent(skald_voice* voice, const char* statement, skald_error* error);
+void skald_voice_close(skald_voice* voice); /* NULL does nothing */
+
+typedef struct skald_voice_info {
+  size_t size;
+  const char *name, *language, *ref_text, *description, *consent, *created, *source, *model;
+  const char* hash;       /* of everything that shapes the sound */
+  const char* audio_hash; /* of the recording */
+  const float* x_vector;
+  size_t x_vector_count;
+  const int32_t* codes; /* [codes_count], frames * groups */
+  size_t codes_count;
+  double seconds; /* length of the recording */
+  int32_t identity, is_clone;
+  const char* const* warnings; /* about the recording, of skald_voice_make */
+  size_t warning_count;
+} skald_voice_info;
+
+/* Fills `info`, whose `size` the caller has set. Its pointers are valid until the voice is changed or closed.
+ */
+skald_status skald_voice_get_info(const skald_voice* voice, skald_voice_info* info, skald_error* error);
+
+/* From now on requests may name the voice; the engine keeps a copy. SKALD_ERROR_VOICE_EXISTS where there is
+ * one of that name, unless `replace`. Any thread. */
+skald_status skald_engine_add_voice(skald_engine* engine, const skald_voice* voice, int32_t replace,
+                                    skald_error* error);
+skald_status skald_engine_remove_voice(skald_engine* engine, const char* name, skald_error* error);
 
 #ifdef __cplusplus
 }

@@ -59,6 +59,8 @@ static_assert(SKALD_STOP_ERROR == static_cast<int>(StopReason::error));
 static_assert(SKALD_EVENT_CHUNK == static_cast<int>(StreamEvent::chunk));
 static_assert(SKALD_EVENT_FINISHED == static_cast<int>(StreamEvent::finished));
 static_assert(SKALD_EVENT_ERROR == static_cast<int>(StreamEvent::error));
+static_assert(SKALD_IDENTITY_REAL == static_cast<int>(SpeakerIdentity::real));
+static_assert(SKALD_IDENTITY_SYNTHETIC == static_cast<int>(SpeakerIdentity::synthetic));
 
 /// At most `size` - 1 bytes of `from`, not cut inside a code point.
 void copy_message(const char* from, char* to, size_t size) noexcept {
@@ -129,6 +131,10 @@ EngineOptions to_cpp(const skald_engine_options* options) {
   if (o.weights) out.weights = o.weights;
   out.threads = o.threads, out.slots = o.slots, out.cache_capacity = o.cache_capacity,
   out.codec_chunk = o.codec_chunk, out.kept_voices = o.kept_voices;
+  if (o.on_audit)
+    out.on_audit = [call = o.on_audit, context = o.audit_context](const std::string& line) {
+      call(context, line.c_str());
+    };
   return out;
 }
 
@@ -150,6 +156,21 @@ SpeechRequest to_cpp(const skald_request* request) {
   out.raw_tokens = r.raw_tokens != 0, out.strict = r.strict != 0;
   out.max_frames = optional(r.max_frames), out.max_new_tokens = optional(r.max_new_tokens);
   out.sampling = sampling_of(r);
+  out.x_vector_only = r.x_vector_only != 0, out.consent = text(r.consent);
+  return out;
+}
+
+VoiceRequest to_cpp(const skald_voice_request* request) {
+  require(request, "request");
+  const auto r = known_part(request, skald_voice_request_default, "skald_voice_request");
+  VoiceRequest out;
+  out.name = text(r.name), out.ref_text = text(r.ref_text), out.language = text(r.language),
+  out.consent = text(r.consent), out.description = text(r.description), out.request_id = text(r.request_id);
+  if (r.source) out.source = r.source;
+  out.recording.samples = array(r.samples, r.sample_count, "samples");
+  out.recording.channels = r.channels, out.recording.sample_rate = r.sample_rate;
+  out.identity = choice(r.identity, SpeakerIdentity::synthetic, "identity");
+  out.trailing_silence_ms = r.trailing_silence_ms;
   return out;
 }
 
@@ -176,7 +197,7 @@ void Handed::give(SpeechResult next, skald_result* out) {
   r.first_audio_ms = result.first_audio_ms, r.compute_ms = result.compute_ms, r.rtf = result.rtf;
   r.stop = static_cast<int32_t>(result.stop), r.instruct_ignored = result.instruct_ignored;
   r.prompt_rows = result.prompt_rows, r.text_tokens = result.text_tokens, r.frame_bound = result.frame_bound;
-  r.reused_rows = result.reused_rows;
+  r.reused_rows = result.reused_rows, r.reused_reference = result.reused_reference;
   copy_known(r, out, "skald_result");
 }
 

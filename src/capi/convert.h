@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ void require(const void* pointer, const char* name);
 
 EngineOptions to_cpp(const skald_engine_options* options);
 SpeechRequest to_cpp(const skald_request* request);
+VoiceRequest to_cpp(const skald_voice_request* request);
 DecodeMode decode_mode(int32_t value);
 
 /// Strings as an array of C strings that lives as long as this object.
@@ -45,6 +47,16 @@ class StringList {
   std::vector<std::string> strings_;
   std::vector<const char*> pointers_;
 };
+
+/// The default structure, cut to the size that the caller knows.
+template <class Struct>
+void fill_default(Struct from, Struct* to, size_t size) {
+  if (!to || size < sizeof(size_t)) return;
+  const size_t known = std::min(size, sizeof from);
+  std::memset(static_cast<void*>(to), 0, size);
+  from.size = size;
+  std::memcpy(static_cast<void*>(to), &from, known);
+}
 
 /// Copies the part of `from` that the caller's structure has room for; both begin with `size`, which stays
 /// the caller's.
@@ -72,3 +84,8 @@ struct Handed {
 void copy_codes(const std::vector<int32_t>& from, int32_t* codes, size_t capacity, size_t* count);
 
 }  // namespace skald::capi
+
+struct skald_engine {
+  std::unique_ptr<skald::Engine> engine;
+  skald::capi::StringList voices, languages;
+};

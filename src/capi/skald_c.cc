@@ -10,13 +10,9 @@
 #include "skald/skald.h"
 
 using namespace skald;
+using capi::fill_default;
 using capi::guarded;
 using capi::require;
-
-struct skald_engine {
-  std::unique_ptr<Engine> engine;
-  capi::StringList voices, languages;
-};
 
 struct skald_stream {
   std::unique_ptr<SpeechStream> stream;
@@ -29,16 +25,6 @@ struct skald_text_stream {
 };
 
 namespace {
-
-/// The default structure, cut to the size that the caller knows.
-template <class Struct>
-void fill_default(Struct from, Struct* to, size_t size) {
-  if (!to || size < sizeof(size_t)) return;
-  const size_t known = std::min(size, sizeof from);
-  std::memset(static_cast<void*>(to), 0, size);
-  from.size = size;
-  std::memcpy(static_cast<void*>(to), &from, known);
-}
 
 skald_status reply(skald_text_stream* stream, StreamReply got, int32_t* event, skald_audio* audio,
                    skald_error* error) {
@@ -253,6 +239,30 @@ skald_status skald_engine_decode(skald_engine* engine, const int32_t* codes, siz
     const std::vector<float> decoded = engine->engine->decode({codes, code_count}, capi::decode_mode(mode));
     if (!decoded.empty()) require(samples, "samples");
     std::copy(decoded.begin(), decoded.end(), samples);
+    return SKALD_OK;
+  });
+}
+
+skald_status skald_engine_encode(skald_engine* engine, const float* samples, size_t sample_count,
+                                 int32_t* codes, size_t capacity, size_t* count, skald_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine"), require(count, "count");
+    if (sample_count > 0) require(samples, "samples");
+    const ModelInfo& info = engine->engine->info();
+    const auto frame = static_cast<size_t>(info.samples_per_frame);
+    *count = (sample_count + frame - 1) / frame * static_cast<size_t>(info.groups);
+    if (*count > capacity)
+      throw Error(ErrorCode::invalid_argument, "the buffer has room for " + std::to_string(capacity) +
+                                                   " codes, but " + std::to_string(*count) + " are needed");
+    size_t done = 0;
+    const std::vector<int32_t> encoded = engine->engine->encode([&](std::span<float> to) {
+      const size_t part = std::min(to.size(), sample_count - done);
+      std::copy_n(samples + done, part, to.begin());
+      done += part;
+      return part;
+    });
+    if (!encoded.empty()) require(codes, "codes");
+    std::copy(encoded.begin(), encoded.end(), codes);
     return SKALD_OK;
   });
 }

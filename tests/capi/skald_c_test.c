@@ -245,6 +245,112 @@ static void test_stream_after_engine(void) {
   skald_stream_close(stream);
 }
 
+static int audited = 0;
+static void audit(void* context, const char* line) {
+  CHECK(strcmp((const char*)context, "mine") == 0);
+  CHECK(line[0] == '{' && strstr(line, "\"voice\":\"anna\"") != NULL);
+  ++audited;
+}
+
+/* A recording made of plain C: a buzz with some noise. */
+static float* recording(size_t count) {
+  float* samples = malloc(count * sizeof *samples);
+  uint32_t noise = 1;
+  size_t i;
+  for (i = 0; i < count; ++i) {
+    noise = noise * 1664525u + 1013904223u;
+    samples[i] = (float)(i % 160) / 400.0f - 0.2f + (float)(noise >> 16) / 655360.0f;
+  }
+  return samples;
+}
+
+static void test_voice(void) {
+  enum { kCount = 30000, kFrames = 16 };
+  char path[8192];
+  skald_engine_options options;
+  skald_engine* engine = NULL;
+  skald_voice_request request;
+  skald_voice *voice = NULL, *back = NULL;
+  skald_voice_info info;
+  skald_request speech = simple("Hello");
+  skald_stream* stream = NULL;
+  skald_audio audio;
+  skald_result result;
+  skald_error error;
+  float* samples = recording(kCount);
+  int32_t codes[kFrames * 16];
+  size_t size, count;
+  char* bytes;
+  snprintf(path, sizeof path, "%s/tiny-base", models);
+  skald_engine_options_default(&options, sizeof options);
+  options.threads = 1, options.on_audit = audit, options.audit_context = "mine";
+  CHECK(skald_engine_open(path, &options, &engine, &error) == SKALD_OK);
+
+  /* No clone without consent, whatever the door. */
+  skald_voice_request_default(&request, sizeof request);
+  request.name = "anna", request.samples = samples, request.sample_count = kCount,
+  request.ref_text = "Some words";
+  CHECK(skald_voice_make(engine, &request, &voice, &error) == SKALD_ERROR_CONSENT_REQUIRED);
+  CHECK(voice == NULL && audited == 0);
+  request.consent = "I have the rights";
+  request.identity = 7;
+  CHECK(skald_voice_make(engine, &request, &voice, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  request.identity = SKALD_IDENTITY_REAL;
+  CHECK(skald_voice_make(engine, &request, &voice, &error) == SKALD_OK && audited == 1);
+  info.size = sizeof info;
+  CHECK(skald_voice_get_info(voice, &info, &error) == SKALD_OK);
+  CHECK(strcmp(info.name, "anna") == 0 && strcmp(info.consent, "I have the rights") == 0 &&
+        info.is_clone == 1);
+  CHECK(info.x_vector_count == 32 && info.codes_count == kFrames * 16 &&
+        info.identity == SKALD_IDENTITY_REAL);
+  CHECK(strcmp(info.ref_text, "Some words") == 0 && strlen(info.hash) == 64 && strlen(info.audio_hash) == 64);
+  CHECK(info.warning_count > 0 && strstr(info.warnings[info.warning_count - 1], "only 1.2 s") != NULL);
+  CHECK(skald_engine_encode(engine, samples, kCount, codes, kFrames * 16, &count, &error) == SKALD_OK);
+  CHECK(count == kFrames * 16 && memcmp(codes, info.codes, sizeof codes) == 0);
+  CHECK(skald_engine_encode(engine, samples, kCount, codes, 5, &count, &error) ==
+        SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(count == kFrames * 16);
+
+  /* To a file and back. */
+  CHECK(skald_voice_write(voice, NULL, 0, &size, &error) == SKALD_OK && size > 1000);
+  bytes = malloc(size);
+  CHECK(skald_voice_write(voice, bytes, size, &size, &error) == SKALD_OK);
+  CHECK(skald_voice_read(bytes, size / 2, "half", &back, &error) == SKALD_ERROR_VOICE_INVALID);
+  CHECK(back == NULL && strstr(error.message, "half") != NULL);
+  CHECK(skald_voice_read(bytes, size, "anna", &back, &error) == SKALD_OK);
+  CHECK(skald_voice_set_consent(back, " ", &error) == SKALD_OK);
+  CHECK(skald_engine_add_voice(engine, back, 0, &error) == SKALD_ERROR_CONSENT_REQUIRED);
+  CHECK(skald_voice_set_consent(back, "stated anew", &error) == SKALD_OK);
+
+  /* Named, spoken with, removed. */
+  CHECK(skald_stream_start(engine, &speech, &stream, &error) == SKALD_ERROR_UNKNOWN_VOICE);
+  CHECK(skald_engine_add_voice(engine, back, 0, &error) == SKALD_OK);
+  CHECK(skald_engine_add_voice(engine, voice, 0, &error) == SKALD_ERROR_VOICE_EXISTS);
+  CHECK(skald_engine_add_voice(engine, voice, 1, &error) == SKALD_OK);
+  CHECK(skald_stream_start(engine, &speech, &stream, &error) == SKALD_OK && audited == 2);
+  CHECK(skald_stream_next(stream, 12, &audio, &error) == SKALD_OK && audio.count > 0);
+  skald_stream_close(stream);
+  CHECK(skald_stream_start(engine, &speech, &stream, &error) == SKALD_OK);
+  CHECK(skald_stream_next(stream, 12, &audio, &error) == SKALD_OK);
+  result.size = sizeof result;
+  CHECK(skald_stream_result(stream, &result, &error) == SKALD_OK);
+  CHECK(result.reused_rows > 0 && result.reused_reference == 1);
+  skald_stream_close(stream);
+  CHECK(skald_engine_remove_voice(engine, "anna", &error) == SKALD_OK);
+  CHECK(skald_engine_remove_voice(engine, "anna", &error) == SKALD_ERROR_UNKNOWN_VOICE);
+  CHECK(skald_engine_remove_voice(engine, NULL, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+
+  /* The numbers themselves. */
+  speech.voice = NULL, speech.x_vector = info.x_vector, speech.x_vector_count = info.x_vector_count;
+  CHECK(skald_stream_start(engine, &speech, &stream, &error) == SKALD_ERROR_CONSENT_REQUIRED);
+  skald_voice_close(voice);
+  skald_voice_close(back);
+  skald_voice_close(NULL);
+  skald_engine_close(engine);
+  free(samples);
+  free(bytes);
+}
+
 int main(int argc, char** argv) {
   skald_engine* engine;
   if (argc != 2) return 2;
@@ -258,6 +364,7 @@ int main(int argc, char** argv) {
   test_cancel(engine);
   test_text_stream(engine);
   test_stream_after_engine();
+  test_voice();
   skald_engine_close(engine);
   if (failures) fprintf(stderr, "%d checks failed\n", failures);
   return failures != 0;
