@@ -161,6 +161,26 @@ void check_transposed(Rig& rig, const LaneCase& c, const TransposedSizes& s) {
   if (history > 0) expect_state(rig, bs, in, c.name);
 }
 
+/// Width 1, no snake: nothing but the op itself keeps the input apart from the output that takes its place.
+TEST_P(PerTarget, ConvInPlaceOfItsInput) {
+  constexpr int kChannels = 40;
+  Rig rig(GetParam());
+  const Tensor w = rig.load(WeightRole::convolution, {kChannels, kChannels, 1});
+  for (const LaneCase& c : lane_cases(5)) {
+    std::vector<float> x;
+    const Guarded both = rig.guarded_input(c, kChannels, &x);
+    rig.run([&](Ops& ops) {
+      ops.conv({.x = both.view, .weight = w.weight, .out = both.view, .lanes = rig.lanes(c)});
+    });
+    rig.expect_rows(both, c, 1, 2e-6, [&](int row, int column) {
+      Expected y;
+      for (int i = 0; i < kChannels; ++i)
+        y += static_cast<double>(x[static_cast<size_t>(row * kChannels + i)]) * w.at(column, i, 0);
+      return y;
+    });
+  }
+}
+
 TEST_P(PerTarget, ConvTransposed) {
   Rig rig(GetParam());
   for (const LaneCase& c : lane_cases(4, 2))

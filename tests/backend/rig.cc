@@ -122,17 +122,17 @@ Buffer Rig::bytes(int64_t rows, int32_t width, const std::vector<uint8_t>& value
   return b;
 }
 
-Guarded Rig::guarded(int32_t rows, int32_t width) {
+Guarded Rig::guarded(int32_t rows, int32_t width, uint32_t bits) {
   constexpr int32_t kLeft = 3, kRight = 5;
   const int32_t whole_width = width + kLeft + kRight;
-  const Buffer whole = buffer(
-      rows + 2, whole_width,
-      std::vector<float>(static_cast<size_t>((rows + 2) * whole_width), std::bit_cast<float>(kGuardBits)));
-  return {whole, whole.row_range(1, rows).columns(kLeft, width)};
+  const Buffer whole =
+      buffer(rows + 2, whole_width,
+             std::vector<float>(static_cast<size_t>((rows + 2) * whole_width), std::bit_cast<float>(bits)));
+  return {whole, whole.row_range(1, rows).columns(kLeft, width), bits};
 }
 
 Guarded Rig::guarded_input(const LaneCase& lanes, int32_t width, std::vector<float>* host, float scale) {
-  const Guarded g = guarded(lanes.total(), width);
+  const Guarded g = guarded(lanes.total(), width, kInputGuardBits);
   *host = normal(int64_t{lanes.total()} * width, scale);
   for (int r = 0; r < lanes.total(); ++r) {
     if (!lanes.is_valid(r)) continue;
@@ -196,7 +196,7 @@ void Rig::expect_rows(const Guarded& out, const LaneCase& lanes, int factor, dou
     std::string problem;
     if (inside && lanes.is_valid(static_cast<int>(row / factor)))
       problem = difference(value, want(static_cast<int>(row), static_cast<int>(column)), tolerance);
-    else if (std::bit_cast<uint32_t>(value) != kGuardBits)
+    else if (std::bit_cast<uint32_t>(value) != out.bits)
       problem = fmt::format("written with {}", value);
     if (problem.empty()) continue;
     ADD_FAILURE() << lanes.name << ", row " << row << ", column " << column << ": " << problem;

@@ -38,11 +38,13 @@ struct Tensor {
 };
 
 /// A view inside a larger allocation: one row before and after, some columns on both sides, all filled with a
-/// NaN of a known bit pattern. Whatever an op leaves alone still holds that pattern.
+/// NaN of a known bit pattern. Whatever an op leaves alone still holds that pattern. Inputs have another one,
+/// so that a NaN which was read and handed on is not taken for an untouched element.
+constexpr uint32_t kGuardBits = 0x7FC0BEEFu, kInputGuardBits = 0x7FC0FEEDu;
 struct Guarded {
   Buffer whole, view;
+  uint32_t bits = kGuardBits;
 };
-constexpr uint32_t kGuardBits = 0x7FC0BEEFu;
 
 /// Which lanes a run has, and what their slots hold.
 struct LaneCase {
@@ -89,7 +91,7 @@ class Rig {
   Buffer buffer(int64_t rows, int32_t width, const std::vector<float>& values);
   Buffer ints(int64_t rows, int32_t width, const std::vector<int32_t>& values);
   Buffer bytes(int64_t rows, int32_t width, const std::vector<uint8_t>& values);
-  Guarded guarded(int32_t rows, int32_t width);
+  Guarded guarded(int32_t rows, int32_t width, uint32_t bits = kGuardBits);
   /// A guarded buffer whose valid rows hold normal values; the rest stays NaN, so that reading it shows.
   Guarded guarded_input(const LaneCase& lanes, int32_t width, std::vector<float>* host, float scale = 1);
   Lanes lanes(const LaneCase& lanes);

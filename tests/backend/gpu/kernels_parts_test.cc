@@ -286,6 +286,34 @@ TEST(Limits, AreErrorsWhileRecording) {
             ErrorCode::unsupported);
 }
 
+/// Blocks that share a row count themselves; the count must be back at zero for the next run.
+TEST(AttentionSplits, EveryRunOfAProgramWrites) {
+  constexpr int kCapacity = 700, kDim = 16;
+  Rig rig;
+  const KvCache cache{rig.buffer(kCapacity, kDim, rig.normal(kCapacity * kDim)),
+                      rig.buffer(kCapacity, kDim, rig.normal(kCapacity * kDim)), kCapacity, false};
+  const Buffer q = rig.buffer(2, kDim, rig.normal(2 * kDim)),
+               out = rig.buffer(2, kDim, std::vector<float>(2 * kDim));
+  const Program p = rig.device().record("twice", [&](Ops& ops) {
+    ops.attention({.q = q,
+                   .cache = cache,
+                   .heads = 1,
+                   .kv_heads = 1,
+                   .head_dim = kDim,
+                   .scale = 0.3f,
+                   .out = out,
+                   .lanes = rig.lanes(plain_case(2, 600))});
+  });
+  rig.device().run(p);
+  const std::vector<float> first = rig.read(out);
+  for (int run = 0; run < 3; ++run) {
+    rig.write(out, std::vector<float>(2 * kDim, std::nanf("")));
+    rig.device().run(p);
+    expect_same_bits(first, rig.read(out), "run " + std::to_string(run));
+  }
+  EXPECT_NE(first[0], 0);
+}
+
 /// Long caches are cut into ranges of keys for several blocks: same results as short ones within rounding,
 /// for any number of keys, and the same bits for the same keys in a chunk of rows.
 TEST(AttentionSplits, ManyKeys) {
