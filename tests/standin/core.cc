@@ -279,7 +279,29 @@ int allocate(uint64_t* address, size_t bytes) {
   return kOk;
 }
 
+namespace {
+
+/// Frees wait for the device, as the real ones do. On one that stands still they would never return.
+void wait_until_idle() {
+  World& w = world();
+  std::unique_lock lock(w.mutex);
+  const auto running = [&](bool stuck) {
+    return std::any_of(w.streams.begin(), w.streams.end(), [&](const Stream* s) {
+      return s->stuck == stuck && (s->busy || !s->queue.empty() || stuck) &&
+             !w.devices.at(static_cast<size_t>(s->device) % w.devices.size()).sticky;
+    });
+  };
+  if (running(true)) {
+    std::fprintf(stderr, "standin: memory is freed while a stream stands still: this would never return\n");
+    std::abort();
+  }
+  w.done.wait(lock, [&] { return w.devices.empty() || !running(false); });
+}
+
+}  // namespace
+
 int free_device(uint64_t address) {
+  wait_until_idle();
   STANDIN_CALL("free");
   const auto it = world().blocks.find(address);
   if (it == world().blocks.end() || it->second.host) return kInvalidValue;
@@ -313,6 +335,7 @@ auto find_host(void* host) {
 }  // namespace
 
 int free_host(void* host) {
+  wait_until_idle();
   STANDIN_CALL("free_host");
   const auto it = find_host(host);
   if (it == world().blocks.end()) return kInvalidValue;
@@ -444,6 +467,8 @@ STANDIN_API void standin_configure(const char* devices, const char* faults) {
     configure_once();
   parse_faults(faults ? faults : "");
   world().counts.clear();
+  for (Stream* s : world().streams)
+    if (s->stuck) s->queue.clear(), s->stuck = false;  // left behind by whoever gave them up
   for (Device& d : world().devices) d.sticky = 0;
 }
 

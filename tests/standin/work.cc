@@ -66,9 +66,9 @@ void run_kernel(const Function& f, unsigned grid, unsigned block, unsigned dynam
   if (slow_us) std::this_thread::sleep_for(std::chrono::microseconds(slow_us));
   std::vector<Snapshot> before;
   if (factor != 1) before = snapshot(arguments);
-  static thread_local simt::Runner runner;
-  const std::string error = runner.run(f.module->code, *f.kernel, arguments.data(), static_cast<int>(grid),
-                                       static_cast<int>(block), dynamic_shared, 0);
+  static thread_local const auto runner = std::make_unique<simt::Runner>();
+  const std::string error = runner->run(f.module->code, *f.kernel, arguments.data(), static_cast<int>(grid),
+                                        static_cast<int>(block), dynamic_shared, 0);
   if (!error.empty()) {
     std::fprintf(stderr, "standin: %s\n", error.c_str());
     const std::lock_guard lock(world().mutex);

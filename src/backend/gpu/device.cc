@@ -284,7 +284,6 @@ FrameReport GpuDevice::await_report(const SlotArrays&, int32_t slot, int32_t run
   const FrameReport report =
       ring_.await(slot, run, codes,
                   {.reached = {},
-                   .progress = [&q] { return uint64_t{q.done()}; },
                    .where =
                        [&] {
                          return fmt::format("{}, waiting for run {} of slot {}, whose last report is run {}",

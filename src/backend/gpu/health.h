@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/gpu/driver/handles.h"
 #include "backend/gpu/watchdog.h"
@@ -29,9 +30,12 @@ class Health {
   /// Ends the device: nothing is freed or called any more, and every later call gets this error.
   [[noreturn]] void end(ErrorCode code, const std::string& message);
 
+  /// A word in host memory that the device counts up as it gets on. While any of them moves, nobody is
+  /// blamed: what waits may stand behind other work. Once for each queue, before the first wait.
+  void count_progress(int* word) { words_.push_back(word); }
+
   struct Wait {
     std::function<bool()> reached;
-    std::function<uint64_t()> progress;  ///< changes whenever the device gets on
     std::function<std::string()> where;  ///< "in program 'frame.codes x1', ..."
     StreamHandle stream = nullptr;       ///< asked about its health when nothing moves
   };
@@ -45,7 +49,10 @@ class Health {
   bool stream_is_complete(StreamHandle stream);
 
  private:
+  uint64_t progress() const;
+
   Context& context_;
+  std::vector<int*> words_;
   const std::string device_;
   const std::chrono::milliseconds deadline_;
   std::atomic<uint64_t> questions_ = 0;

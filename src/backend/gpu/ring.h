@@ -21,7 +21,7 @@ class ReportRing {
   /// Memory of the kernels' counters, to be zeroed once.
   const DeviceBlock& beats() const { return beats_; }
 
-  /// Backend::await_report. `queue_progress`, `where` and `stream` are those of the queue that publishes.
+  /// Backend::await_report. `queue` tells about the one that publishes.
   FrameReport await(int32_t slot, int32_t run, std::span<int32_t> codes, const Health::Wait& queue);
 
   /// Sequence number of the last run that a slot reported; any thread.

@@ -19,6 +19,7 @@ WorkQueue::WorkQueue(const Context& context, Health& health, const Kernels& kern
       count_(context, name_ + ".count", 256),
       done_(done),
       done_address_(done_address) {
+  health.count_progress(done);
   staging_ = std::make_unique<Staging>(
       context, name_ + ".staging", [this] { return mark(); }, [this](uint32_t number) { await(number); });
   launch(Launch::make(
@@ -27,18 +28,22 @@ WorkQueue::WorkQueue(const Context& context, Health& health, const Kernels& kern
 }
 
 void WorkQueue::put(const Launch& l) {
+  unmarked_ = true;
   health_.check(kernels_.launch(l, stream_.get(), false), fmt::format("launch kernel '{}'", l.kernel));
 }
 
 void WorkQueue::launch(const Launch& l) {
   health_.enter();
   const std::lock_guard lock(mutex_);
+  check_when_idle();
   put(l);
 }
 
 void WorkQueue::copy_in(DeviceAddress to, const void* from, size_t bytes) {
   health_.enter();
   const std::lock_guard lock(mutex_);
+  check_when_idle();
+  unmarked_ = true;
   health_.check(context_.api().copy_in(to, from, bytes, stream_.get()), "copy to the device");
 }
 
@@ -46,6 +51,7 @@ void WorkQueue::note(std::string_view what) {
   const uint32_t number = submitted_ + 1;
   work_[number % kRemembered] = what.data();
   submitted_ = number;
+  unmarked_ = false;
 }
 
 uint32_t WorkQueue::run(const RecordedProgram& program) {
@@ -81,11 +87,8 @@ uint32_t WorkQueue::mark() {
 void WorkQueue::await(uint32_t number) {
   const auto reached = [&] { return static_cast<int32_t>(done() - number) >= 0; };
   if (!reached())
-    health_.wait({.reached = reached,
-                  .progress = [this] { return uint64_t{done()}; },
-                  .where = [this] { return where(); },
-                  .stream = stream_.get()});
-  if (idle()) staging_->all_done();
+    health_.wait({.reached = reached, .where = [this] { return where(); }, .stream = stream_.get()});
+  if (idle() && !unmarked_) staging_->all_done();
 }
 
 std::string WorkQueue::where() const {
@@ -100,7 +103,7 @@ std::string WorkQueue::where() const {
 void WorkQueue::check_when_idle() {
   constexpr std::chrono::milliseconds kEvery{200};
   const auto now = Watch::Clock::now();
-  if (!idle() || now - checked_ < kEvery) return;
+  if (now - checked_ < kEvery || !idle()) return;
   checked_ = now;
   look_for_lost_completion();
 }
@@ -112,14 +115,16 @@ void WorkQueue::find_lost_completion() {
 }
 
 void WorkQueue::look_for_lost_completion() {
-  // The mark is seen a little before its own completion.
-  constexpr int kLooks = 50;
-  if (!idle()) return;
+  // The mark is seen a little before its own completion; a fifth of a second is patience enough.
+  constexpr int kLooks = 200;
+  // Work without a mark may still run: then the driver's answer says nothing.
+  if (unmarked_ || !idle()) return;
   for (int i = 0; i < kLooks; ++i) {
     if (health_.stream_is_complete(stream_.get())) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(i < 10 ? 20 : 500));
+    std::this_thread::sleep_for(std::chrono::microseconds(i < 10 ? 20 : 1000));
   }
   ++lost_;
+  context_.keep_everything();
   Stream fresh = make_stream(context_);
   stream_.leak();  // destroying it might wait for what never comes
   stream_ = std::move(fresh);

@@ -74,6 +74,7 @@ class WorkQueue {
   DeviceAddress done_address_;
   std::unique_ptr<Staging> staging_;
   std::atomic<uint32_t> submitted_ = 0;
+  std::atomic<bool> unmarked_ = false;  ///< there is work behind the last mark
   std::atomic<uint64_t> lost_ = 0;
   std::mutex mutex_;  ///< of the stream: it may be replaced
   Watch::Clock::time_point checked_{};

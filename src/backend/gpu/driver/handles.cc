@@ -15,7 +15,7 @@ Context::Context(std::shared_ptr<const Driver> driver, int device)
 }
 
 Context::~Context() {
-  if (context_ && !abandoned_) api().release_context(device_);
+  if (context_ && !abandoned_ && !keeps_) api().release_context(device_);
 }
 
 Status Context::try_enter() const noexcept {

@@ -28,17 +28,21 @@ class Context {
   void enter() const { driver_->check(try_enter(), "select the device"); }
   Status try_enter() const noexcept;
   /// The same before something is freed: false when nothing may be freed any more.
-  bool enter_to_free() const noexcept { return !abandoned_ && try_enter() == kSuccess; }
+  bool enter_to_free() const noexcept { return !abandoned_ && !keeps_ && try_enter() == kSuccess; }
 
   /// From now on nothing is freed and no call is made: the device is lost or stands still.
   void abandon() { abandoned_ = true; }
   bool abandoned() const { return abandoned_; }
+  /// From now on nothing is freed, though the device goes on: frees wait for all of its streams, and one
+  /// never ends.
+  void keep_everything() const { keeps_ = true; }
 
  private:
   std::shared_ptr<const Driver> driver_;
   int device_;
   void* context_ = nullptr;  ///< CUDA
   std::atomic<bool> abandoned_ = false;
+  mutable std::atomic<bool> keeps_ = false;
 };
 
 /// Device memory.
