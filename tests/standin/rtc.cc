@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -47,16 +48,16 @@ std::vector<std::string> kernel_names(const std::string& text) {
 class Folder {
  public:
   Folder() {
-    if (!mkdtemp(path_)) std::abort();
+    if (!mkdtemp(path_.data())) std::abort();
   }
   ~Folder() {
-    const std::string command = std::string("rm -rf ") + path_;
-    if (std::system(command.c_str()) != 0) std::perror(path_);
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
   }
-  std::string file(const char* name) const { return std::string(path_) + "/" + name; }
+  std::string file(const char* name) const { return path_ + "/" + name; }
 
  private:
-  char path_[32] = "/tmp/standin-rtc-XXXXXX";
+  std::string path_ = (std::filesystem::temp_directory_path() / "standin-rtc-XXXXXX").string();
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "simt/simt_rt.h"
@@ -103,7 +104,7 @@ int load_module(void** module, const void* image) {
   if (!elf || std::memcmp(elf, "\177ELF", 4) != 0) return kInvalidImage;
   if (here().architecture == world().faults.nobin) return kNoBinary;
   // A name of its own: the loader takes the same name for the same library.
-  std::string path = "/tmp/standin-module-XXXXXX";
+  std::string path = (std::filesystem::temp_directory_path() / "standin-module-XXXXXX").string();
   const int fd = mkstemp(path.data());
   if (fd < 0 || write(fd, image, image_size(elf)) != static_cast<ssize_t>(image_size(elf)))
     return kInvalidImage;

@@ -227,7 +227,8 @@ class Runner {
   /// Lays out a stack on which simt_switch() returns into entry().
   static void start(Fiber& f) {
 #if defined(__x86_64__)
-    // Stacks begin at different places within their 64 KB, or all of them would share the same few cache lines.
+    // Stacks begin at different places within their 64 KB, or all of them would share the same few cache
+    // lines.
     auto* sp = reinterpret_cast<void**>(f.stack + kStack - static_cast<size_t>(f.me.tid % 61) * 320);
     *--sp = nullptr;  // entry() never returns; keeps the stack at 16 bytes + 8 as after a call
     *--sp = reinterpret_cast<void*>(&entry);

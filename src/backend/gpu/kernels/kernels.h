@@ -14,18 +14,17 @@ struct KernelModule {
 };
 
 /// Every kernel, by the module that holds it: X(name) for each.
-#define SKALD_PRODUCT_KERNELS(X)                                                                          \
-  X(product_f32_1)                                                                                        \
-  X(product_f32_1_deep)                                                                                   \
-  X(product_f32_2)                                                                                        \
-  X(product_f32_4) X(product_bf16_1) X(product_bf16_1_deep) X(product_bf16_2) X(product_bf16_4)           \
-      X(product_int8_1) X(product_int8_1_deep) X(product_int8_2) X(product_int8_4) X(pair_f32_1)          \
-          X(pair_f32_2) X(pair_f32_4) X(pair_bf16_1) X(pair_bf16_2) X(pair_bf16_4) X(pair_int8_1)         \
-              X(pair_int8_2) X(pair_int8_4) X(product_f32_many) X(product_bf16_many) X(product_int8_many) \
-                  X(normalise)
+// clang-format off: it would indent each line further than the one before
+#define SKALD_PRODUCT_KERNELS(X) \
+  X(product_f32_1) X(product_f32_1_deep) X(product_f32_2) X(product_f32_4) X(product_bf16_1) \
+  X(product_bf16_1_deep) X(product_bf16_2) X(product_bf16_4) X(product_int8_1) \
+  X(product_int8_1_deep) X(product_int8_2) X(product_int8_4) X(pair_f32_1) X(pair_f32_2) \
+  X(pair_f32_4) X(pair_bf16_1) X(pair_bf16_2) X(pair_bf16_4) X(pair_int8_1) X(pair_int8_2) \
+  X(pair_int8_4) X(product_f32_many) X(product_bf16_many) X(product_int8_many) X(normalise)
 #define SKALD_ATTENTION_KERNELS(X) \
-  X(rope_angles)                   \
-  X(place_heads) X(attention_64_1) X(attention_64_2) X(attention_128_1) X(attention_128_2) X(attention_256_1)
+  X(rope_angles) X(place_heads) X(attention_64_1) X(attention_64_2) X(attention_128_1) \
+  X(attention_128_2) X(attention_256_1)
+// clang-format on
 #define SKALD_ROWS_KERNELS(X) X(gather_sum) X(store_rows) X(copy_rows) X(advance) X(publish_frame)
 #define SKALD_SAMPLE_KERNELS(X) X(sample)
 #define SKALD_AUDIO_KERNELS(X) X(stage) X(depthwise)
