@@ -31,8 +31,8 @@ std::vector<float> values(int64_t count, float scale) {
 /// A device and what a benchmark needs on it.
 struct Bench {
   std::unique_ptr<Backend> device;
-  explicit Bench(int threads, const char* weights = "auto")
-      : device(make_cpu_backend({.threads = threads, .weights = weights})) {}
+  explicit Bench(int threads, const char* weights = "auto", const char* compute = "exact")
+      : device(make_cpu_backend({.threads = threads, .weights = weights, .compute = compute})) {}
 
   Weight load(WeightRole role, std::vector<int64_t> shape) {
     const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
@@ -84,16 +84,23 @@ void read_bandwidth(benchmark::State& state) {
 }
 BENCHMARK(read_bandwidth)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-constexpr const char* kWeights[] = {"f32", "bf16", "int8"};
+struct Mode {
+  const char *weights, *compute, *label;
+};
+constexpr Mode kModes[] = {{"f32", "exact", "f32"},
+                           {"bf16", "exact", "bf16"},
+                           {"int8", "exact", "int8"},
+                           {"bf16", "fast", "fast"},
+                           {"int8", "fast", "fast int8"}};
 
 /// Many different matrices in turn, 1 GB of weights in all, so that none is still in a cache.
 void linear(benchmark::State& state) {
   const auto rows = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1)),
              inputs = static_cast<int>(state.range(2));
-  const char* const weights = kWeights[state.range(4)];
-  state.SetLabel(weights);
-  Bench b(static_cast<int>(state.range(3)), weights);
-  const double bytes = cpu_matrix_bytes(weights, false) * outputs * inputs;
+  const Mode& mode = kModes[state.range(4)];
+  state.SetLabel(mode.label);
+  Bench b(static_cast<int>(state.range(3)), mode.weights, mode.compute);
+  const double bytes = cpu_matrix_bytes(mode.weights, false, mode.compute) * outputs * inputs;
   const int count = static_cast<int>(1e9 / bytes);
   const Buffer x = b.buffer(rows, inputs), out = b.buffer(rows, outputs);
   const Weight norm = b.load(WeightRole::vector, {inputs});
@@ -113,11 +120,11 @@ void linear_shapes(benchmark::internal::Benchmark* bench) {
   for (const int threads : {1, kThreads})
     for (const int rows : {1, 32})
       for (const auto& [outputs, inputs] : {std::pair{1024, 3072}, {2048, 1024}, {1024, 2048}, {3072, 1024}})
-        for (const int weights : {0, 1, 2}) bench->Args({rows, outputs, inputs, threads, weights});
+        for (const int mode : {0, 1, 2, 3, 4}) bench->Args({rows, outputs, inputs, threads, mode});
 }
 BENCHMARK(linear)
     ->Apply(linear_shapes)
-    ->ArgNames({"rows", "out", "in", "threads", "weights"})
+    ->ArgNames({"rows", "out", "in", "threads", "mode"})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
@@ -125,9 +132,9 @@ BENCHMARK(linear)
 void load(benchmark::State& state) {
   constexpr int kOutputs = 3072, kInputs = 1024;
   const std::vector<uint16_t> source(kOutputs * kInputs, 0x3F80);
-  const char* const weights = kWeights[state.range(1)];
-  state.SetLabel(weights);
-  Bench b(static_cast<int>(state.range(0)), weights);
+  const Mode& mode = kModes[state.range(1)];
+  state.SetLabel(mode.label);
+  Bench b(static_cast<int>(state.range(0)), mode.weights, mode.compute);
   for (auto _ : state)
     b.device->load(WeightRole::matrix, {.name = "w",
                                         .dtype = Dtype::bf16,
@@ -136,8 +143,8 @@ void load(benchmark::State& state) {
   set_rates(state, 2.0 * kOutputs * kInputs, 0);
 }
 BENCHMARK(load)
-    ->ArgsProduct({{1, kThreads}, {0, 1, 2}})
-    ->ArgNames({"threads", "weights"})
+    ->ArgsProduct({{1, kThreads}, {0, 1, 2, 3, 4}})
+    ->ArgNames({"threads", "mode"})
     ->Iterations(20)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
@@ -167,7 +174,9 @@ void conv(benchmark::State& state) {
   const auto channels = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1)),
              kernel = static_cast<int>(state.range(2)), dilation = static_cast<int>(state.range(3)),
              rows = static_cast<int>(state.range(4));
-  Bench b(static_cast<int>(state.range(5)));
+  const Mode& mode = kModes[state.range(6) == 0 ? 0 : 3];
+  state.SetLabel(mode.label);
+  Bench b(static_cast<int>(state.range(5)), mode.weights, mode.compute);
   const Snake snake{b.load(WeightRole::vector, {channels}), b.load(WeightRole::vector, {channels})};
   const Buffer x = b.buffer(rows, channels), out = b.buffer(rows, outputs);
   const int history = (kernel - 1) * dilation;
@@ -191,22 +200,28 @@ void conv(benchmark::State& state) {
 void conv_shapes(benchmark::internal::Benchmark* bench) {
   for (const int threads : {1, kThreads})
     for (const auto& [channels, rows] : {std::pair{768, 128}, {384, 640}, {192, 2560}, {96, 7680}}) {
-      bench->Args({channels, channels, 7, 9, rows, threads});
-      bench->Args({channels, channels, 1, 1, rows, threads});
+      for (const int fast : {0, 1}) {
+        bench->Args({channels, channels, 7, 9, rows, threads, fast});
+        bench->Args({channels, channels, 1, 1, rows, threads, fast});
+      }
     }
-  bench->Args({96, 1, 7, 1, 7680, 1});
-  bench->Args({1024, 1536, 7, 1, 16, 1});
+  for (const int fast : {0, 1}) {
+    bench->Args({96, 1, 7, 1, 7680, 1, fast});
+    bench->Args({1024, 1536, 7, 1, 16, 1, fast});
+  }
 }
 BENCHMARK(conv)
     ->Apply(conv_shapes)
-    ->ArgNames({"in", "out", "kernel", "dilation", "rows", "threads"})
+    ->ArgNames({"in", "out", "kernel", "dilation", "rows", "threads", "fast"})
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
 void conv_transposed(benchmark::State& state) {
   const auto channels = static_cast<int>(state.range(0)), stride = static_cast<int>(state.range(1)),
              rows = static_cast<int>(state.range(2)), kernel = 2 * stride;
-  Bench b(static_cast<int>(state.range(3)));
+  const Mode& mode = kModes[state.range(4) == 0 ? 0 : 3];
+  state.SetLabel(mode.label);
+  Bench b(static_cast<int>(state.range(3)), mode.weights, mode.compute);
   const Snake snake{b.load(WeightRole::vector, {channels}), b.load(WeightRole::vector, {channels})};
   const Buffer x = b.buffer(rows, channels), out = b.buffer(int64_t{rows} * stride, channels / 2);
   const Weight w = b.load(WeightRole::transposed_convolution, {channels, channels / 2, kernel});
@@ -226,11 +241,11 @@ void conv_transposed(benchmark::State& state) {
   set_rates(state, 2.0 * channels * channels * kernel, 1.0 * rows * channels * channels * kernel);
 }
 BENCHMARK(conv_transposed)
-    ->Args({1536, 8, 16, 1})
-    ->Args({768, 5, 128, 1})
-    ->Args({384, 4, 640, 1})
-    ->Args({192, 3, 2560, 1})
-    ->ArgNames({"in", "stride", "rows", "threads"})
+    ->ArgsProduct({{1536}, {8}, {16}, {1}, {0, 1}})
+    ->ArgsProduct({{768}, {5}, {128}, {1}, {0, 1}})
+    ->ArgsProduct({{384}, {4}, {640}, {1}, {0, 1}})
+    ->ArgsProduct({{192}, {3}, {2560}, {1}, {0, 1}})
+    ->ArgNames({"in", "stride", "rows", "threads", "fast"})
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 

@@ -89,6 +89,7 @@ typedef struct skald_engine_options {
    * that makes or starts one. */
   void (*on_audit)(void* audit_context, const char* line);
   void* audit_context;
+  const char* compute; /* products on the CPU: "exact" or "fast"; NULL = "exact" */
 } skald_engine_options;
 
 void skald_engine_options_default(skald_engine_options* options, size_t size);

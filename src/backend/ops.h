@@ -44,7 +44,7 @@ struct TensorSource {
   Dtype dtype = Dtype::f32;
   std::vector<int64_t> shape;
   std::span<const std::byte> data;
-  bool exact = false;  ///< the model needs these values as they are: no precision option applies
+  bool exact = false;  ///< the model needs these values as they are: no option of the user rounds them
 };
 
 /// Opaque handle of a loaded weight; a default one means "absent".

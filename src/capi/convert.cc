@@ -129,6 +129,7 @@ EngineOptions to_cpp(const skald_engine_options* options) {
   if (o.device) out.device = o.device;
   out.cpu_target = text(o.cpu_target);
   if (o.weights) out.weights = o.weights;
+  if (o.compute) out.compute = o.compute;
   out.threads = o.threads, out.slots = o.slots, out.cache_capacity = o.cache_capacity,
   out.codec_chunk = o.codec_chunk, out.kept_voices = o.kept_voices;
   if (o.on_audit)

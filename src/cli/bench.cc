@@ -127,6 +127,7 @@ Json to_json(const BenchReport& r, const std::string& model) {
           {"peak_gflop_per_s", rounded(r.peak_flops() / 1e9)},
           {"model", {{"path", model}, {"type", r.model_type}, {"size", r.model_size}}},
           {"weights", r.weights},
+          {"compute", r.compute},
           {"weight_bytes", r.weight_bytes},
           {"buffer_bytes", r.buffer_bytes},
           {"device", r.device},
@@ -192,8 +193,9 @@ std::string machine_text(const BenchReport& r) {
 }
 
 std::string to_text(const BenchReport& r, const std::string& model) {
-  std::string out = fmt::format("{}: {} {}, weights {} ({:.0f} MB packed), {}\n", model, r.model_type,
-                                r.model_size, r.weights, static_cast<double>(r.weight_bytes) / 1e6, r.device);
+  std::string out =
+      fmt::format("{}: {} {}, weights {} ({:.0f} MB packed), compute {}, {}\n", model, r.model_type,
+                  r.model_size, r.weights, static_cast<double>(r.weight_bytes) / 1e6, r.compute, r.device);
   out += fmt::format("threads: {}, {}\n", r.threads, r.threads_reason);
   out += machine_text(r);
   out += fmt::format(

@@ -30,6 +30,8 @@ void add_engine_options(CLI::App& app, RequestOptions& o) {
            "SIMD target to force; `skald --version` lists them", kGroup);
   add_name(app, "--weights", "TYPE", o.engine.weights,
            "Hold the language model's matrices as f32, bf16 or int8; default: as the files are", kGroup);
+  add_name(app, "--compute", "MODE", o.engine.compute,
+           "exact (default), or fast: products of 16-bit integers, less than 1e-3 off", kGroup);
   add_whole_number(
       app, "--cache-capacity", 32, kAnyInt, [&o](int32_t v) { o.engine.cache_capacity = v; },
       "Positions of the talker's cache: prompt rows + frames (default 4096)", kGroup);

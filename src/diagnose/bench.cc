@@ -212,6 +212,7 @@ class Bench {
     report_.weights = options.weights != "auto"            ? options.weights
                       : model::has_bf16_matrices(o_.model) ? "bf16"
                                                            : "f32";
+    report_.compute = options.compute;
     report_.threads = options.threads > 0 ? options.threads : limit.threads;
     report_.threads_reason = options.threads > 0 ? "as asked for" : limit.reason;
     report_.text = request.text, report_.voice = request.voice, report_.language = request.language;

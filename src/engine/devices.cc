@@ -28,7 +28,8 @@ std::string spelled_target(const std::string& word) {
 OpenedDevice open_cpu(const EngineOptions& o, std::vector<std::string> notes) {
   const std::string target =
       o.device.starts_with(kCpuTarget) ? spelled_target(o.device.substr(kCpuTarget.size())) : o.cpu_target;
-  return {.device = backend::make_cpu_backend({.threads = o.threads, .target = target, .weights = o.weights}),
+  return {.device = backend::make_cpu_backend(
+              {.threads = o.threads, .target = target, .weights = o.weights, .compute = o.compute}),
           .cpu = true,
           .notes = std::move(notes)};
 }
@@ -47,6 +48,10 @@ backend::GpuOptions gpu_options(const EngineOptions& o) {
 
 OpenedDevice open_device(const EngineOptions& o) {
   if (o.device == "cpu" || o.device.starts_with(kCpuTarget)) return open_cpu(o, {});
+  if (o.compute != "exact" && o.device != "auto")
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("compute \"{}\" is for the CPU; leave it out with device \"{}\"", o.compute, o.device));
   try {
     backend::GpuInfo gpu;
     OpenedDevice opened{.device = backend::make_gpu_backend(gpu_options(o), &gpu), .cpu = false, .notes = {}};

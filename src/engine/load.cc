@@ -19,7 +19,7 @@ void check_range(const char* name, int64_t value, int64_t least, int64_t most) {
 void check_options(const EngineOptions& o) {
   check_range("gpu_deadline_ms", o.gpu_deadline_ms, 100, 3600000);
   check_range("threads", o.threads, 0, 1024);
-  backend::cpu_matrix_bytes(o.weights, true);  // throws when the name is unknown
+  backend::cpu_matrix_bytes(o.weights, true, o.compute);  // throws when a name is unknown
   check_range("slots", o.slots, 1, 1024);
   check_range("codec_chunk", o.codec_chunk, 1, 4096);
   check_range("kept_voices", o.kept_voices, 0, 1024);
@@ -40,7 +40,8 @@ std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOp
   const model::ModelConfig config = model::load_config(dir);
   check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
   model::ModelOptions sizes = model_options(options);
-  sizes.matrix_bytes = backend::cpu_matrix_bytes(options.weights, model::has_bf16_matrices(dir));
+  sizes.matrix_bytes =
+      backend::cpu_matrix_bytes(options.weights, model::has_bf16_matrices(dir), options.compute);
   OpenedDevice opened = open_device(options);
   if (opened.cpu) check_memory(model::estimate_memory(config, sizes), available_memory(), options);
   text::Tokenizer tokenizer = text::Tokenizer::load(dir);

@@ -37,10 +37,12 @@ CodecDecoder::CodecDecoder(backend::Backend& device, const WeightLoader& decoder
       samples_per_frame_(config.decode_upsample_rate),
       groups_(config.decoder.num_quantizers) {
   const CodecDecoderConfig& c = config_;
-  load_quantizer(decoder.under("quantizer"));
+  // Convolutions are nearly all of the work; matrices have nothing to win from rounding.
+  const WeightLoader exact = decoder.exactly();
+  load_quantizer(exact.under("quantizer"));
   pre_conv_ = load_conv(decoder, "pre_conv.conv", c.codebook_dim, c.latent_dim, 3, 1);
 
-  const WeightLoader transformer = decoder.under("pre_transformer");
+  const WeightLoader transformer = exact.under("pre_transformer");
   input_projection_ = transformer.matrix("input_proj.weight", c.hidden_size, c.latent_dim);
   input_bias_ = transformer.vector("input_proj.bias", c.hidden_size);
   final_norm_ = transformer.vector("norm.weight", c.hidden_size);
@@ -109,7 +111,7 @@ void CodecDecoder::load_upsampling(const WeightLoader& loader) {
   for (size_t i = 0; i < config_.upsampling_ratios.size(); ++i) {
     const int32_t ratio = config_.upsampling_ratios[i];
     const WeightLoader at = loader.under("upsample." + std::to_string(i));
-    const WeightLoader next = at.under("1");
+    const WeightLoader next = at.under("1").exactly();
     Upsample stage;
     stage.transposed = load_transposed(at, "0.conv", n, n, ratio, ratio);
     stage.depthwise = {.weight = next.load(WeightRole::depthwise, "dwconv.conv.weight", {n, 1, 7}),

@@ -54,13 +54,14 @@ int64_t widest_level(const CodecConfig& config) {
 
 }  // namespace
 
-CodecEncoder::CodecEncoder(backend::Backend& device, const WeightLoader& encoder, const CodecConfig& config,
+CodecEncoder::CodecEncoder(backend::Backend& device, const WeightLoader& loader, const CodecConfig& config,
                            int32_t max_frames)
     : device_(device),
       config_(config.encoder),
       groups_(config.encoder_valid_num_quantizers),
       max_frames_(max_frames),
       rates_(rates_of(config)) {
+  const WeightLoader encoder = loader.exactly();  // the codes of a clip do not depend on how others compute
   load_convolutions(encoder);
   // A whole chunk is stored before its first row looks back over the window.
   transformer_ =

@@ -22,8 +22,8 @@ class CodecEncoder {
   /// at everything; longer files differ from it beyond this length and stay within bounded memory.
   static constexpr int32_t kWindow = 8000;
 
-  /// `encoder` loads the tensors under "encoder.".
-  CodecEncoder(backend::Backend& device, const WeightLoader& encoder, const CodecConfig& config,
+  /// `loader` loads the tensors under "encoder.", always exactly.
+  CodecEncoder(backend::Backend& device, const WeightLoader& loader, const CodecConfig& config,
                int32_t max_frames);
 
   int32_t samples_per_frame() const { return rates_.front(); }

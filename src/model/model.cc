@@ -47,7 +47,7 @@ class LoadedModel final : public Model {
     require_tensors(*main_, config_);
     require_codec_tensors(*codec_file_, config_.codec);
     talker_ = std::make_unique<Talker>(device, WeightLoader(device, main_, "talker."), config_, options);
-    codec_ = std::make_unique<CodecDecoder>(device, WeightLoader(device, codec_file_, "decoder.").exactly(),
+    codec_ = std::make_unique<CodecDecoder>(device, WeightLoader(device, codec_file_, "decoder."),
                                             config_.codec, options.slots, options.codec_chunk);
   }
 

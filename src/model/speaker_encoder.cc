@@ -17,9 +17,10 @@ using backend::Lanes;
 using backend::PaddedConv;
 using backend::WeightRole;
 
-SpeakerEncoder::SpeakerEncoder(backend::Backend& device, const WeightLoader& encoder,
+SpeakerEncoder::SpeakerEncoder(backend::Backend& device, const WeightLoader& loader,
                                const SpeakerEncoderConfig& config, int32_t max_samples)
     : device_(device), config_(config) {
+  const WeightLoader encoder = loader.exactly();
   const auto& channels = config.enc_channels;
   const auto& kernels = config.enc_kernel_sizes;
   const std::vector<float> filters = mel_filters(config.mel_dim, kFft, config.sample_rate);

@@ -19,9 +19,9 @@ class SpeakerEncoder {
   /// Samples of the shortest clip: five mel frames, so that every padding has something to mirror.
   static constexpr int32_t kLeastSamples = 5 * kHop;
 
-  /// `encoder` loads the tensors under "speaker_encoder.". Memory for clips of up to `max_samples` is
-  /// reserved.
-  SpeakerEncoder(backend::Backend& device, const WeightLoader& encoder, const SpeakerEncoderConfig& config,
+  /// `loader` loads the tensors under "speaker_encoder.", always exactly. Memory for clips of up to
+  /// `max_samples` is reserved.
+  SpeakerEncoder(backend::Backend& device, const WeightLoader& loader, const SpeakerEncoderConfig& config,
                  int32_t max_samples);
 
   /// kLeastSamples to max_samples samples -> [enc_dim].

@@ -11,7 +11,11 @@ std::vector<int> rig_threads() { return {1, 3}; }
 bool rig_is_slow() { return false; }
 
 std::unique_ptr<Backend> make_rig_device(const std::string& name, int threads, const std::string& weights) {
-  return make_cpu_backend({.threads = threads, .target = name, .weights = weights});
+  const bool fast = weights.starts_with("fast ");  // "fast auto", "fast int8": compute "fast"
+  return make_cpu_backend({.threads = threads,
+                           .target = name,
+                           .weights = fast ? weights.substr(5) : weights,
+                           .compute = fast ? "fast" : "exact"});
 }
 
 }  // namespace skald::backend::test

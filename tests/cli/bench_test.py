@@ -83,6 +83,14 @@ class Reduced(Case):
         self.assertLess(weight_bytes[0], 0.6 * weight_bytes[1])
 
 
+    def test_fast_holds_convolutions_in_half_the_bytes(self):
+        exact, fast = (self.assert_status(skald("bench", "--frames", 8, "--compute", mode, "--warm-runs", 1, "--json"), 0).json()
+                       for mode in ("exact", "fast"))
+        self.assertEqual((exact["compute"], fast["compute"]), ("exact", "fast"))
+        weight_bytes = [o["stages"]["codec"]["weight_bytes_per_frame"] for o in (fast, exact)]
+        self.assertLess(weight_bytes[0], 0.75 * weight_bytes[1])
+
+
 class Misuse(Case):
     def test_refused(self):
         for words, named in ((["--frames", "1"], "--frames"), (["--frames", "many"], "--frames"), (["--chunk", "0"], "--chunk"),
@@ -99,6 +107,10 @@ class Misuse(Case):
     def test_weights_of_no_kind(self):
         result = self.assert_status(skald("bench", "--weights", "int3", "--json"), 2)
         self.assertIn("int3", result.err)
+
+    def test_compute_of_no_kind(self):
+        result = self.assert_status(skald("bench", "--compute", "quick", "--json"), 2)
+        self.assertIn("quick", result.err)
 
     def test_a_cache_too_small(self):
         result = self.assert_status(skald("bench", "--frames", 100, "--cache-capacity", 128), 2)

@@ -25,7 +25,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 class Codec : public ::testing::TestWithParam<Case> {
  protected:
   /// Windows, every n-th sample, and statistics of each frame of a waveform.
-  void compare(const std::string& kind, const std::vector<float>& wave) const {
+  void compare(const std::string& kind, const std::vector<float>& wave, double tolerance = 1e-4) const {
     const Case& c = GetParam();
     ASSERT_EQ(wave.size(), static_cast<size_t>(c.samples));
     const std::vector<float> windows = c.floats(kind + "_windows"), strided = c.floats(kind + "_strided"),
@@ -34,16 +34,17 @@ class Codec : public ::testing::TestWithParam<Case> {
     size_t at = 0;
     for (const size_t start : c.window_starts)
       for (size_t i = 0; i < window; ++i, ++at)
-        ASSERT_NEAR(wave[start * kFrame + i], windows[at], 1e-4) << kind << " sample " << start * kFrame + i;
+        ASSERT_NEAR(wave[start * kFrame + i], windows[at], tolerance)
+            << kind << " sample " << start * kFrame + i;
     EXPECT_EQ(at, windows.size());
     for (size_t i = 0; i * stride < wave.size(); ++i)
-      ASSERT_NEAR(wave[i * stride], strided[i], 1e-4) << kind << " sample " << i * stride;
+      ASSERT_NEAR(wave[i * stride], strided[i], tolerance) << kind << " sample " << i * stride;
     for (size_t f = 0; f * kFrame < wave.size(); ++f) {
       double sum = 0, square = 0;
       for (size_t i = 0; i < kFrame; ++i)
         sum += wave[f * kFrame + i], square += std::pow(wave[f * kFrame + i], 2);
-      ASSERT_NEAR(sum / kFrame, statistics[2 * f], 1e-4) << kind << " frame " << f;
-      ASSERT_NEAR(std::sqrt(square / kFrame), statistics[2 * f + 1], 1e-4) << kind << " frame " << f;
+      ASSERT_NEAR(sum / kFrame, statistics[2 * f], tolerance) << kind << " frame " << f;
+      ASSERT_NEAR(std::sqrt(square / kFrame), statistics[2 * f + 1], tolerance) << kind << " frame " << f;
     }
   }
 };
@@ -56,6 +57,16 @@ TEST_P(Codec, EqualsTheWholeNetwork) {
   // One chunk of the official decode is the whole network; the fixtures then hold it once.
   const std::string kind = GetParam().has("whole_windows") ? "whole" : "official";
   compare(kind, tiny("tiny-cv").decode(GetParam().ints("codes"), DecodeMode::whole));
+}
+
+TEST_P(Codec, FastIsWithinAThousandthOfTheOfficialDecode) {
+  EngineOptions options;
+  options.compute = "fast";
+  const auto engine = Engine::open(model_dir("tiny-cv"), options);
+  const std::vector<float> fast = engine->decode(GetParam().ints("codes"), DecodeMode::official);
+  compare("official", fast, 1e-3);
+  EXPECT_NE(fast, tiny("tiny-cv").decode(GetParam().ints("codes"), DecodeMode::official))
+      << "nothing was rounded";
 }
 
 INSTANTIATE_TEST_SUITE_P(Official, Codec, ::testing::ValuesIn(load_cases(true)), case_name);

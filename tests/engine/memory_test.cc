@@ -107,6 +107,8 @@ TEST(EngineOptions, AreChecked) {
   EXPECT_EQ(open({.threads = -1}), ErrorCode::invalid_argument);
   EXPECT_EQ(open({.cpu_target = "Z80"}), ErrorCode::invalid_argument);
   EXPECT_EQ(open({.weights = "int4"}), ErrorCode::invalid_argument);
+  EXPECT_EQ(open({.compute = "quick"}), ErrorCode::invalid_argument);
+  EXPECT_EQ(open({.device = "hip:0", .compute = "fast"}), ErrorCode::unsupported);
   EXPECT_EQ(open({.slots = 0}), ErrorCode::invalid_argument);
   EXPECT_EQ(open({.cache_capacity = 0}), ErrorCode::invalid_argument);
   EXPECT_EQ(open({.cache_capacity = 32769}), ErrorCode::invalid_argument);

@@ -17,6 +17,10 @@ struct CpuOptions {
   /// "auto": bf16 where the checkpoint has bf16, else f32, both without any rounding. Convolutions and
   /// tensors marked exact keep their values. Unknown: Error(invalid_argument)
   std::string weights = "auto";
+  /// "exact", or "fast": matrices and convolutions as 16-bit integers (8-bit with weights "int8"), their
+  /// inputs rounded to 16-bit integers, except for tensors marked exact (docs/decisions/0010). Every target
+  /// computes it; AVX512_VNNI does so twice as fast as "exact". Unknown: Error(invalid_argument)
+  std::string compute = "exact";
 };
 
 /// Makes the CPU device. Throws Error(invalid_argument) naming the targets this machine has.
@@ -24,7 +28,7 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 
 /// Bytes of one matrix element under `CpuOptions::weights`, scales included, for a checkpoint whose matrices
 /// are bf16 or are not. Unknown: Error(invalid_argument).
-double cpu_matrix_bytes(const std::string& weights, bool bf16_source);
+double cpu_matrix_bytes(const std::string& weights, bool bf16_source, const std::string& compute = "exact");
 
 /// Names of the SIMD targets that this build and machine both have, best first.
 std::vector<std::string> cpu_targets();

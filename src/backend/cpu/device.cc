@@ -13,14 +13,17 @@ namespace skald::backend {
 
 namespace cpu {
 
-CpuDevice::CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision)
+CpuDevice::CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision, Compute compute)
     : kernels_(kernels),
       precision_(precision),
+      compute_(compute),
       pool_(threads),
-      name_(fmt::format("cpu {} x{}", target_name(kernels), threads)) {}
+      name_(fmt::format("cpu {} x{}{}", target_name(kernels), threads,
+                        compute == Compute::fast ? ", fast" : "")) {}
 
 Weight CpuDevice::load(WeightRole role, const TensorSource& source) {
-  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, precision_, pool_, arena_)));
+  const Layout layout = choose_layout(precision_, compute_, role, source);
+  weights_.push_back(std::make_unique<LoadedWeight>(load_weight(role, source, layout, pool_, arena_)));
   weight_bytes_ += weights_.back()->bytes();
   return {static_cast<int32_t>(weights_.size() - 1)};
 }
@@ -142,13 +145,17 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} threads asked for; give 1 to 1024, or 0 for all", options.threads));
   const int threads = options.threads > 0 ? options.threads : usable_threads().threads;
-  return std::make_unique<cpu::CpuDevice>(*kernels, threads, parse_precision(options.weights));
+  return std::make_unique<cpu::CpuDevice>(*kernels, threads, parse_precision(options.weights),
+                                          cpu::parse_compute(options.compute));
 }
 
-double cpu_matrix_bytes(const std::string& weights, bool bf16_source) {
-  const Dtype type = bf16_source ? Dtype::bf16 : Dtype::f32;
-  const Packing packing = choose_packing(parse_precision(weights), WeightRole::matrix, {.dtype = type});
-  return static_cast<double>(cpu::panel_bytes(packing, kScaleInputs)) / (kScaleInputs * cpu::kPanel);
+double cpu_matrix_bytes(const std::string& weights, bool bf16_source, const std::string& compute) {
+  const TensorSource source{.dtype = bf16_source ? Dtype::bf16 : Dtype::f32};
+  const cpu::Layout layout =
+      cpu::choose_layout(parse_precision(weights), cpu::parse_compute(compute), WeightRole::matrix, source);
+  // Without what leads a panel whatever its length.
+  const int64_t bytes = cpu::panel_bytes(layout, kScaleInputs) - cpu::panel_bytes(layout, 0);
+  return static_cast<double>(bytes) / (kScaleInputs * cpu::kPanel);
 }
 
 std::vector<std::string> cpu_targets() {

@@ -28,7 +28,7 @@ struct RecordedProgram {
 
 class CpuDevice final : public Backend, public CallTarget {
  public:
-  CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision);
+  CpuDevice(const Kernels& kernels, int threads, WeightPrecision precision, Compute compute);
 
   std::string_view name() const override { return name_; }
   Weight load(WeightRole role, const TensorSource& source) override;
@@ -69,6 +69,7 @@ class CpuDevice final : public Backend, public CallTarget {
 
   const Kernels& kernels_;
   const WeightPrecision precision_;
+  const Compute compute_;
   Pool pool_;
   std::string name_;
   Arena arena_;  // of packed weights

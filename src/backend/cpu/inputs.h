@@ -6,10 +6,12 @@
 
 namespace skald::backend::cpu {
 
-/// Gathers the valid rows of an op's input. With a norm, each row is normalised once into scratch.
+/// Gathers the valid rows of an op's input as its matrices take them. With a norm, each row is normalised
+/// once into scratch; for pairs it is quantised once.
 class InputRows {
  public:
-  InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes);
+  InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes,
+            std::initializer_list<Weight> matrices = {});
 
   /// Reads the lanes and prepares their rows; returns how many there are.
   int prepare(std::span<const ActiveLane> lanes);
@@ -24,8 +26,10 @@ class InputRows {
   const float *weight_ = nullptr, *bias_ = nullptr;
   float epsilon_ = 0;
   int width_ = 0;
+  Layout layout_ = Layout::f32;
   Rows<float> x_;
-  Scratch<float> normed_;
+  Scratch<float> normed_;  // a row for each thread where rows are quantised, else all of them
+  Scratch<float> quantised_;
   Scratch<const float*> pointers_;
   Scratch<int32_t> index_;
 };
@@ -35,8 +39,7 @@ struct BoundMatrix {
   const PackedMatrix* matrix = nullptr;
   std::vector<Segment> segments;
 
-  explicit BoundMatrix(const PackedMatrix& m)
-      : matrix(&m), segments(plan_segments(1, m.inputs, m.inputs, int64_t{m.inputs} * kPanel)) {}
+  explicit BoundMatrix(const PackedMatrix& m) : matrix(&m), segments(plan_segments(m, 1, 0, 0)) {}
   int groups() const { return (matrix->panels() + kGroup - 1) / kGroup; }
   int64_t work() const { return int64_t{matrix->outputs} * matrix->inputs; }
   int first_column(int group) const { return group * kGroup * kPanel; }
@@ -44,8 +47,7 @@ struct BoundMatrix {
   int panels(int group) const { return (columns(group) + kPanel - 1) / kPanel; }
   /// Sums of one column group for `m` rows, row stride panels(group) * kPanel.
   void product(const Kernels& kernels, const float* const* rows, int m, int group, float* sums) const {
-    kernels.product(rows, m, segments.data(), static_cast<int>(segments.size()),
-                    matrix->panels_from(0, group * kGroup, panels(group)), sums);
+    multiply(kernels, rows, m, segments, matrix->panels_from(0, group * kGroup, panels(group)), sums);
   }
 };
 

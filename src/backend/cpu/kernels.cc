@@ -15,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/kernels/attention-inl.h"
+#include "backend/cpu/kernels/pairs-inl.h"
 #include "backend/cpu/kernels/product-inl.h"
 #include "backend/cpu/kernels/rows-inl.h"
 #include "backend/cpu/kernels/yardstick-inl.h"
@@ -25,6 +26,8 @@ namespace skald::backend::cpu {
 /// Specialised below, once for every target in HWY_TARGETS.
 template <int64_t kTarget>
 const Kernels& table_of();
+/// AVX3 with AVX512_VNNI, where this build has AVX3.
+const Kernels& vnni_table();
 }  // namespace skald::backend::cpu
 #endif
 
@@ -34,6 +37,8 @@ namespace {
 
 constexpr Kernels kTable = {.target = HWY_TARGET,
                             .product = product,
+                            .pair_product = pair_product,
+                            .quantise = quantise,
                             .finish = finish,
                             .gate = gate,
                             .rms_norm = rms_norm,
@@ -48,8 +53,20 @@ constexpr Kernels kTable = {.target = HWY_TARGET,
                             .read_stream = read_stream,
                             .multiply_add = multiply_add};
 
+#if HWY_TARGET == HWY_AVX3
+constexpr Kernels with_vnni() {
+  Kernels kernels = kTable;
+  kernels.vnni = true, kernels.pair_product = pair_product_vnni;
+  return kernels;
+}
+constexpr Kernels kVnniTable = with_vnni();
+#endif
+
 }  // namespace
 const Kernels& table() { return kTable; }
+#if HWY_TARGET == HWY_AVX3
+const Kernels& vnni_table() { return kVnniTable; }
+#endif
 }  // namespace skald::backend::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -58,6 +75,9 @@ template <>
 const Kernels& table_of<HWY_TARGET>() {
   return HWY_NAMESPACE::table();
 }
+#if HWY_TARGET == HWY_AVX3
+const Kernels& vnni_table() { return HWY_NAMESPACE::vnni_table(); }
+#endif
 }  // namespace skald::backend::cpu
 
 #if HWY_ONCE
@@ -84,12 +104,16 @@ std::vector<const Kernels*> collect_all(int64_t usable, std::integer_sequence<in
 
 std::vector<const Kernels*> usable_kernels() {
   const int64_t usable = hwy::SupportedTargets() | HWY_SCALAR | HWY_EMU128;
-  return collect_all(usable, std::make_integer_sequence<int, kTargetBits>());
+  std::vector<const Kernels*> tables = collect_all(usable, std::make_integer_sequence<int, kTargetBits>());
+#if HWY_TARGETS & HWY_AVX3
+  if ((usable & HWY_AVX3) && vnni_pair_tiles()) tables.insert(tables.begin(), &vnni_table());
+#endif
+  return tables;
 }
 
 std::string target_name(const Kernels& kernels) {
   if (kernels.target == HWY_SCALAR || kernels.target == HWY_EMU128) return "scalar";
-  return hwy::TargetName(kernels.target);
+  return hwy::TargetName(kernels.target) + std::string(kernels.vnni ? "_VNNI" : "");
 }
 
 const Kernels* find_kernels(const std::string& target) {

@@ -1,11 +1,11 @@
 // The SIMD kernels of the CPU backend: one table of plain functions per instruction set.
 //
 // Order of operations. Each output element of a product has its own accumulator that walks the input index
-// upwards in blocks of at most kBlockInputs (kScaleInputs for int8 weights); block sums are added in order.
-// Sums over a row (norms, dot products) use 16 accumulators, element i in accumulator i % 16, folded in
-// halves. Neither depends on the width of a vector, the number of rows or the thread. Targets with fused
-// multiply-add (AVX2, AVX3, NEON) therefore give the same bits; SSE and scalar code round the product of a
-// multiply-add separately and agree with each other.
+// upwards in blocks of at most kBlockInputs (kScaleInputs for int8 weights, kPairBlock for pairs of
+// integers); block sums are added in order. Sums over a row (norms, dot products) use 16 accumulators,
+// element i in accumulator i % 16, folded in halves. Neither depends on the width of a vector, the number of
+// rows or the thread. Targets with fused multiply-add (AVX2, AVX3, NEON) therefore give the same bits; SSE
+// and scalar code round the product of a multiply-add separately and agree with each other.
 #pragma once
 
 #include <cstddef>
@@ -22,28 +22,62 @@ constexpr int kPanel = 16;         ///< output columns of one weight panel
 constexpr int kGroup = 4;          ///< panels of one call of `product`
 constexpr int kBlockInputs = 256;  ///< inputs summed before the block sum is added to the total
 
-// How the weights of a panel are stored: in every packing the 16 weights of an input lie side by side.
-// int8: runs of kScaleInputs inputs, each led by the 16 float scales of its outputs; weight = scale * int8.
-// The sum of a run is scaled and added to the total, so its order is fixed like that of a block.
+constexpr int kPairBlock = 128;  ///< inputs of one integer sum, which share a scale in a row
 
-/// Bytes from the start of a panel to the weights of input `input` (for int8 a multiple of kScaleInputs: to
-/// its scales).
-constexpr int64_t panel_bytes(Packing packing, int64_t input) {
-  if (packing == Packing::int8)
-    return (input + kScaleInputs - 1) / kScaleInputs * int64_t{kPanel * sizeof(float)} + input * kPanel;
-  return input * kPanel * (packing == Packing::bf16 ? 2 : 4);
+// A block of integers is scaled to this length (the root of its sum of squares). Rounding adds at most half
+// the root of kPairBlock, which leaves it below 2^15.5: the product of two blocks stays within 32 bits.
+constexpr float kPairLength = 46300;
+constexpr float kMostPair = 32767;
+constexpr float kLeastPair = 1e-15f;  ///< smaller values count as zero; their squares would not be normal
+
+/// How the weights of a panel are stored.
+/// f32, bf16, int8: the 16 weights of an input lie side by side; rows are floats. int8: runs of kScaleInputs
+/// inputs, each led by the 16 float scales of its outputs; weight = scale * int8. The sum of a run is scaled
+/// and added to the total, so its order is fixed like that of a block.
+/// pairs16, pairs8: integers, for each output those of two inputs side by side: [pair][16][2]; rows are
+/// quantised (docs/decisions/0010). pairs16: led by the 16 scales of its outputs, which hold for all taps.
+/// pairs8: runs as in int8.
+enum class Layout : uint8_t { f32, bf16, int8, pairs16, pairs8 };
+
+constexpr bool is_pairs(Layout layout) { return layout >= Layout::pairs16; }
+
+/// Inputs of one tap, filled up to whole pairs where weights are pairs.
+constexpr int64_t held_inputs(Layout layout, int64_t inputs) {
+  return is_pairs(layout) ? (inputs + 1) / 2 * 2 : inputs;
+}
+
+/// Bytes from the start of a panel to the weights of input `input` (with a scale for each run a multiple of
+/// kScaleInputs: to the scales).
+constexpr int64_t panel_bytes(Layout layout, int64_t input) {
+  constexpr int64_t kScales = kPanel * sizeof(float);
+  switch (layout) {
+    case Layout::int8:
+    case Layout::pairs8: return (input + kScaleInputs - 1) / kScaleInputs * kScales + input * kPanel;
+    case Layout::pairs16: return kScales + input * kPanel * 2;
+    case Layout::bf16: return input * kPanel * 2;
+    case Layout::f32: break;
+  }
+  return input * kPanel * 4;
+}
+
+/// Floats that a row of a product takes. A quantised row is blocks of kPairBlock inputs: a float scale, then
+/// the block's 16-bit integers, an odd last one followed by 0.
+constexpr int64_t row_words(Layout layout, int64_t inputs) {
+  if (!is_pairs(layout)) return inputs;
+  return (inputs + kPairBlock - 1) / kPairBlock + (inputs + 1) / 2;
 }
 
 /// Panels side by side: the columns of one call of `product`.
 struct Panels {
-  Packing packing = Packing::f32;
+  Layout layout = Layout::f32;
   const std::byte* first = nullptr;
   int64_t stride = 0;  ///< bytes from one panel to the next
   int count = 0;       ///< at most kGroup
 };
 
 /// A run of consecutive inputs of a product: `offset` floats after the row pointer, its weights `weights`
-/// elements after the start of the panel. `ends_block` adds the accumulators to the total.
+/// elements after those of input 0. `ends_block` adds the accumulators to the total; a run of pairs is one
+/// block of its row and ends it.
 struct Segment {
   int64_t offset = 0;
   int64_t weights = 0;
@@ -87,11 +121,18 @@ constexpr int64_t attend_scores(int64_t keys) { return (keys + kPanel - 1) / kPa
 
 struct Kernels {
   int64_t target = 0;  ///< Highway's bit
+  bool vnni = false;   ///< pairs of 16-bit integers by AVX512_VNNI; the same bits
 
   /// sums[m][panels.count * 16] = rows[m] . panel columns. Only float32 panels may have blocks of more than
   /// one segment.
   void (*product)(const float* const* rows, int m, const Segment* segments, int segment_count,
                   const Panels& panels, float* sums);
+  /// The same for pairs: quantised rows. An AMX kernel would take this place.
+  void (*pair_product)(const float* const* rows, int m, const Segment* segments, int segment_count,
+                       const Panels& panels, float* sums);
+  /// Quantises a row of n floats to row_words(pairs16, n) words. A block with a value that is not finite, or
+  /// above 1e18, gets a NaN scale; one whose values are all below 1e-15 counts as zero.
+  void (*quantise)(const float* x, int n, float* words);
   /// Stores columns [0, columns) of `sums` (row stride `stride`) through the epilogue. All pointers are at
   /// the first column; `residual` may be null.
   void (*finish)(const float* sums, int64_t stride, int m, int columns, const Epilogue& epilogue,
@@ -122,6 +163,13 @@ struct Kernels {
   /// rounds * 12 independent multiply-adds of one vector each; returns the floating point operations done.
   double (*multiply_add)(int64_t rounds, float* sink);
 };
+
+/// `product` or `pair_product`, as the panels are.
+inline void multiply(const Kernels& kernels, const float* const* rows, int m,
+                     const std::vector<Segment>& segments, const Panels& panels, float* sums) {
+  const auto product = is_pairs(panels.layout) ? kernels.pair_product : kernels.product;
+  product(rows, m, segments.data(), static_cast<int>(segments.size()), panels, sums);
+}
 
 /// The kernels of one target by name, "" for the best this machine has; null when the name is unknown or not
 /// usable.

@@ -72,7 +72,7 @@ class QkvRopeOp final : public BoundOp {
   QkvRopeOp(Binder& b, const QkvRope& a)
       : device_(b.device()),
         lanes_(b, a.lanes),
-        x_(b, a.x, a.norm, lanes_),
+        x_(b, a.x, a.norm, lanes_, {a.wq, a.wk, a.wv}),
         heads_(a.heads),
         kv_heads_(a.kv_heads),
         head_dim_(a.head_dim),

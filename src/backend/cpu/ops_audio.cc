@@ -47,7 +47,9 @@ class ConvolutionOp : public BoundOp {
     alpha_ = b.vector(s.snake.alpha);
     inverse_beta_ = b.vector(s.snake.inverse_beta);
     batch_ = std::min<int64_t>(lanes_.total(), std::max<int64_t>(2 * kRowChunk, kBatchFloats / inputs_));
-    scratch_ = b.scratch<float>((batch_ + history_ * lanes_.lanes()) * inputs_);
+    row_words_ = row_words(s.weight->layout, inputs_);
+    scratch_ = b.scratch<float>((batch_ + history_ * lanes_.lanes()) * row_words_);
+    if (is_pairs(s.weight->layout)) row_ = b.scratch<float>(int64_t{device_.pool().threads()} * inputs_);
     pointers_ = b.scratch<const float*>(batch_);
     index_ = b.scratch<int32_t>(batch_);
   }
@@ -63,7 +65,14 @@ class ConvolutionOp : public BoundOp {
     for (const ActiveLane& lane : lanes)
       for (int64_t done = 0; done < lane.rows;) {
         const int take = static_cast<int>(std::min<int64_t>(lane.rows - done, batch_ - n));
-        to = stage(lane, lane.row + static_cast<int32_t>(done), take, n, to);
+        const int32_t row = lane.row + static_cast<int32_t>(done);
+        if (is_pairs(shape_.weight->layout))
+          stage_quantised(lane, row, take, to);
+        else
+          stage(lane, row, take, to);
+        for (int r = 0; r < take; ++r)
+          pointers_.get()[n + r] = to + r * row_words_, index_.get()[n + r] = row + r;
+        to += (history_ + take) * row_words_;
         n += take, done += take;
         if (n == batch_) multiply(n), n = 0, to = scratch_.get();
       }
@@ -71,24 +80,39 @@ class ConvolutionOp : public BoundOp {
   }
 
  private:
-  /// Stages `m` rows of a lane as rows n.. of the batch and renews the state; returns where the next piece
-  /// goes.
-  float* stage(const ActiveLane& lane, int32_t row, int m, int n, float* to) {
+  /// The input row as the product sees it.
+  void activate(int32_t row, float* to) const {
+    if (alpha_)
+      device_.kernels().snake(x_[row], alpha_, inverse_beta_, inputs_, to);
+    else
+      std::copy_n(x_[row], inputs_, to);
+  }
+
+  /// Stages the state and `m` rows of a lane and renews the state.
+  void stage(const ActiveLane& lane, int32_t row, int m, float* to) const {
     float* first = to + history_ * inputs_;
     for (int64_t h = 0; h < history_; ++h)
       std::copy_n(state_[lane.slot * history_ + h], inputs_, to + h * inputs_);
-    for_rows(device_.pool(), m, 4 * inputs_, [&](int r, int) {
-      float* out = first + int64_t{r} * inputs_;
-      if (alpha_)
-        device_.kernels().snake(x_[row + r], alpha_, inverse_beta_, inputs_, out);
-      else
-        std::copy_n(x_[row + r], inputs_, out);
-    });
-    for (int r = 0; r < m; ++r)
-      pointers_.get()[n + r] = to + int64_t{r} * inputs_, index_.get()[n + r] = row + r;
+    for_rows(device_.pool(), m, 4 * inputs_,
+             [&](int r, int) { activate(row + r, first + int64_t{r} * inputs_); });
     for (int64_t h = 0; h < history_; ++h)
       std::copy_n(to + (m + h) * inputs_, inputs_, state_[lane.slot * history_ + h]);
-    return first + int64_t{m} * inputs_;
+  }
+
+  /// The same for quantised rows. The state stays float32: a row gives the same integers whether it is new or
+  /// comes from there.
+  void stage_quantised(const ActiveLane& lane, int32_t row, int m, float* to) const {
+    const Kernels& k = device_.kernels();
+    const int64_t state = lane.slot * history_, kept = std::max<int64_t>(0, history_ - m);
+    for_rows(device_.pool(), history_, inputs_,
+             [&](int h, int) { k.quantise(state_[state + h], inputs_, to + h * row_words_); });
+    for (int64_t h = 0; h < kept; ++h) std::copy_n(state_[state + h + m], inputs_, state_[state + h]);
+    for_rows(device_.pool(), m, 5 * inputs_, [&](int r, int thread) {
+      float* const values = row_.get() + int64_t{thread} * inputs_;
+      activate(row + r, values);
+      k.quantise(values, inputs_, to + (history_ + r) * row_words_);
+      if (const int64_t h = history_ - m + r; h >= 0) std::copy_n(values, inputs_, state_[state + h]);
+    });
   }
 
   void multiply(int n) const {
@@ -101,39 +125,40 @@ class ConvolutionOp : public BoundOp {
   ConvShape shape_;
   TapProduct product_;
   int inputs_;
-  int64_t history_ = 0, batch_ = 0;
+  int64_t history_ = 0, batch_ = 0, row_words_ = 0;
   int32_t slots_ = 0;
   Rows<float> x_, out_, residual_, state_;
   const float *alpha_ = nullptr, *inverse_beta_ = nullptr;
   Scratch<float> scratch_;
+  Scratch<float> row_;  // of each thread, where rows are quantised
   Scratch<const float*> pointers_;
   Scratch<int32_t> index_;
 };
 
 ConvShape conv_shape(const Binder& b, const Conv& a) {
   const PackedMatrix& w = b.matrix(a.weight);
-  return {.x = a.x,
-          .state = a.state,
-          .residual = a.residual,
-          .out = a.out,
-          .snake = a.snake,
-          .weight = &w,
-          .bias = b.vector(a.bias),
-          .taps = a.kernel,
-          .dilation = a.dilation,
-          .phases = 1,
-          .clip = a.clip,
-          .lanes = a.lanes,
-          .segments =
-              plan_segments(a.kernel, w.inputs, int64_t{a.dilation} * w.inputs, int64_t{w.inputs} * kPanel)};
+  return {
+      .x = a.x,
+      .state = a.state,
+      .residual = a.residual,
+      .out = a.out,
+      .snake = a.snake,
+      .weight = &w,
+      .bias = b.vector(a.bias),
+      .taps = a.kernel,
+      .dilation = a.dilation,
+      .phases = 1,
+      .clip = a.clip,
+      .lanes = a.lanes,
+      .segments = plan_segments(w, a.kernel, a.dilation * row_words(w.layout, w.inputs), w.tap_elements())};
 }
 
 ConvShape transposed_shape(const Binder& b, const ConvTransposed& a) {
   const PackedMatrix& w = b.matrix(a.weight);
   const int taps = a.kernel / a.stride;
   // Input row t - i meets kernel index phase + i * stride; taps run from the oldest row to the newest.
-  const int64_t step = a.stride * w.group_stride() / static_cast<int64_t>(sizeof(float));
-  std::vector<Segment> segments = plan_segments(taps, w.inputs, w.inputs, -step);
+  const int64_t step = a.stride * w.group_elements();
+  std::vector<Segment> segments = plan_segments(w, taps, row_words(w.layout, w.inputs), -step);
   for (Segment& s : segments) s.weights += (taps - 1) * step;
   return {.x = a.x,
           .state = a.state,

@@ -14,11 +14,12 @@ const PackedMatrix& conv_weight(const Binder& b, const PaddedConv& a) {
   const PackedMatrix& w = b.weight(a.weight, WeightRole::convolution, "weight").packed;
   b.require(a.kernel == w.taps && a.dilation > 0 && a.stride > 0,
             "kernel differs from the weight's, or dilation or stride is not positive");
+  b.require(!is_pairs(w.layout), "padded convolutions are exact: their weights have to be loaded so");
   return w;
 }
 
 std::vector<Segment> conv_segments(const PaddedConv& a, const PackedMatrix& w) {
-  return plan_segments(a.kernel, w.inputs, int64_t{a.dilation} * w.inputs, int64_t{w.inputs} * kPanel);
+  return plan_segments(w, a.kernel, int64_t{a.dilation} * w.inputs, w.tap_elements());
 }
 
 /// The rows under one batch of outputs are staged with their padding, one lane at a time.
@@ -166,6 +167,7 @@ class NearestCodeOp final : public BoundOp {
         entries_(b.weight(a.entries, WeightRole::table, "entries")),
         codes_(static_cast<int>(entries_.rows)),
         matrix_(b.matrix(a.matrix, codes_, a.x.width, "matrix")) {
+    b.require(!is_pairs(matrix_.matrix->layout), "'matrix' has to be loaded as exact");
     b.require(entries_.width == a.x.width && entries_.table_type == Dtype::f32,
               "entries should be float32 and as wide as 'x'");
     half_square_ = b.vector(a.half_square, codes_, "half_square");

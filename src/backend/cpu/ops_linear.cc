@@ -4,15 +4,23 @@
 
 namespace skald::backend::cpu {
 
-InputRows::InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes)
+InputRows::InputRows(Binder& binder, const Buffer& x, const Norm& norm, const LaneSet& lanes,
+                     std::initializer_list<Weight> matrices)
     : device_(binder.device()), norm_(norm.kind), epsilon_(norm.epsilon), width_(x.width) {
+  for (const Weight& matrix : matrices) {
+    const Layout layout = binder.matrix(matrix).layout;
+    if (&matrix == matrices.begin()) layout_ = layout;
+    binder.require(is_pairs(layout) == is_pairs(layout_), "matrices of one input are all fast or all exact");
+  }
   x_ = binder.rows(x, lanes.total(), x.width, "x");
   pointers_ = binder.scratch<const float*>(lanes.total());
   index_ = binder.scratch<int32_t>(lanes.total());
+  const bool quantises = is_pairs(layout_);
+  if (quantises) quantised_ = binder.scratch<float>(lanes.total() * row_words(layout_, width_));
   if (norm_ == Norm::none) return;
   weight_ = binder.vector(norm.weight);
   bias_ = binder.vector(norm.bias);
-  normed_ = binder.scratch<float>(int64_t{lanes.total()} * width_);
+  normed_ = binder.scratch<float>(int64_t{quantises ? device_.pool().threads() : lanes.total()} * width_);
 }
 
 int InputRows::prepare(std::span<const ActiveLane> lanes) {
@@ -21,16 +29,23 @@ int InputRows::prepare(std::span<const ActiveLane> lanes) {
   int n = 0;
   for (const ActiveLane& lane : lanes)
     for (int32_t r = 0; r < lane.rows; ++r, ++n) index[n] = lane.row + r, pointers[n] = x_[lane.row + r];
-  if (norm_ == Norm::none) return n;
+  const bool quantises = is_pairs(layout_);
+  if (norm_ == Norm::none && !quantises) return n;
   const Kernels& k = device_.kernels();
-  float* normed = normed_.get();
-  for_rows(device_.pool(), n, width_, [&](int i, int) {
-    float* to = normed + int64_t{i} * width_;
-    if (norm_ == Norm::rms)
-      k.rms_norm(pointers[i], weight_, epsilon_, width_, to);
-    else
-      k.layer_norm(pointers[i], weight_, bias_, epsilon_, width_, to);
-    pointers[i] = to;
+  for_rows(device_.pool(), n, quantises ? 2 * width_ : width_, [&](int i, int thread) {
+    if (norm_ != Norm::none) {
+      float* const to = normed_.get() + int64_t{quantises ? thread : i} * width_;
+      if (norm_ == Norm::rms)
+        k.rms_norm(pointers[i], weight_, epsilon_, width_, to);
+      else
+        k.layer_norm(pointers[i], weight_, bias_, epsilon_, width_, to);
+      pointers[i] = to;
+    }
+    if (quantises) {
+      float* const words = quantised_.get() + i * row_words(layout_, width_);
+      k.quantise(pointers[i], width_, words);
+      pointers[i] = words;
+    }
   });
   return n;
 }
@@ -40,7 +55,10 @@ namespace {
 class LinearOp final : public BoundOp {
  public:
   LinearOp(Binder& b, const Linear& a)
-      : device_(b.device()), lanes_(b, a.lanes), x_(b, a.x, a.norm, lanes_), columns_(a.out.width) {
+      : device_(b.device()),
+        lanes_(b, a.lanes),
+        x_(a.weight ? InputRows(b, a.x, a.norm, lanes_, {a.weight}) : InputRows(b, a.x, a.norm, lanes_)),
+        columns_(a.out.width) {
     out_ = b.rows(a.out, lanes_.total(), columns_, "out");
     residual_ = b.optional_rows(a.residual, lanes_.total(), columns_, "residual");
     epilogue_ = {.bias = b.vector(a.bias), .scale = b.vector(a.scale), .activation = a.activation};
@@ -99,7 +117,7 @@ class GatedPairOp final : public BoundOp {
   GatedPairOp(Binder& b, const GatedPair& a)
       : device_(b.device()),
         lanes_(b, a.lanes),
-        x_(b, a.x, a.norm, lanes_),
+        x_(b, a.x, a.norm, lanes_, {a.gate, a.up}),
         gate_(b.matrix(a.gate)),
         up_(b.matrix(a.up)) {
     out_ = b.rows(a.out, lanes_.total(), a.out.width, "out");

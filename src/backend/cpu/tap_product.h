@@ -44,8 +44,8 @@ class TapProduct {
     const int columns = std::min(kGroup * kPanel, weight_.outputs - column);
     const int panels = (columns + kPanel - 1) / kPanel;
     float* sums = sums_.get() + thread * kTileSums;
-    device_.kernels().product(rows, m, segments_.data(), static_cast<int>(segments_.size()),
-                              weight_.panels_from(phases_ > 1 ? phase : 0, group * kGroup, panels), sums);
+    multiply(device_.kernels(), rows, m, segments_,
+             weight_.panels_from(phases_ > 1 ? phase : 0, group * kGroup, panels), sums);
     const float* residual[kRowChunk];
     float* out[kRowChunk];
     for (int i = 0; i < m; ++i) {

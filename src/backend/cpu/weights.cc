@@ -1,7 +1,14 @@
 // Packing of checkpoint tensors.
 #include "backend/cpu/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "skald/error.h"
 
 namespace skald::backend::cpu {
 namespace {
@@ -55,7 +62,7 @@ void store_bf16(const float* row, int inputs, int column, std::byte* panel) {
 
 void store_int8(const float* row, int inputs, int column, std::byte* panel) {
   for (int first = 0; first < inputs; first += kScaleInputs) {
-    std::byte* const run = panel + panel_bytes(Packing::int8, first);
+    std::byte* const run = panel + panel_bytes(Layout::int8, first);
     auto* const to = reinterpret_cast<int8_t*>(run + kPanel * sizeof(float)) + column;
     reinterpret_cast<float*>(run)[column] =
         quantise_run(row + first, std::min(kScaleInputs, inputs - first),
@@ -63,49 +70,156 @@ void store_int8(const float* row, int inputs, int column, std::byte* panel) {
   }
 }
 
-PackedMatrix pack(const TensorSource& source, const PackShape& s, Packing packing, Pool& pool, Arena& arena) {
+void store_pairs8(const float* row, int inputs, int column, std::byte* panel) {
+  for (int first = 0; first < inputs; first += kScaleInputs) {
+    std::byte* const run = panel + panel_bytes(Layout::pairs8, first);
+    auto* const to = reinterpret_cast<int8_t*>(run + kPanel * sizeof(float)) + 2 * column;
+    reinterpret_cast<float*>(run)[column] =
+        quantise_run(row + first, std::min(kScaleInputs, inputs - first),
+                     [to](int k, int8_t value) { to[k / 2 * 2 * kPanel + k % 2] = value; });
+  }
+}
+
+/// The factor that brings a block of weights to the length of a block of integers: infinite for zeros, NaN
+/// where a weight is not finite.
+float pair_factor(const float* x, int n) {
+  constexpr int kParts = 16;  // sums that can be added up side by side
+  float squares[kParts] = {}, most[kParts] = {};
+  for (int i = 0; i < n; i += kParts)
+    for (int j = 0; j < std::min(kParts, n - i); ++j) {
+      const float value = std::abs(x[i + j]);
+      squares[j] += value * value, most[j] = std::max(most[j], value);
+    }
+  float square = 0;
+  for (const float s : squares) square += s;
+  if (!std::isfinite(square)) return std::numeric_limits<float>::quiet_NaN();
+  const float largest = *std::max_element(most, most + kParts);
+  if (largest < kLeastPair) return std::numeric_limits<float>::infinity();
+  return std::min(kPairLength / std::sqrt(square), kMostPair / largest);
+}
+
+/// Gathers all weights of an output as [kernel][inputs].
+void gather_output(const TensorSource& source, const PackShape& s, int output, std::vector<float>& to) {
+  const int64_t kernel = int64_t{s.taps} * s.groups, count = s.inputs * kernel;
+  const auto element = static_cast<int64_t>(dtype_size(source.dtype));
+  to.resize(static_cast<size_t>(count));
+  if (kernel == 1)
+    return to_float(source.dtype, source.data.data() + output * count * element, count, to.data());
+  std::vector<float> run(to.size());
+  if (s.transposed)
+    for (int64_t k = 0; k < s.inputs; ++k)
+      to_float(source.dtype, source.data.data() + (k * s.outputs + output) * kernel * element, kernel,
+               run.data() + k * kernel);
+  else
+    to_float(source.dtype, source.data.data() + output * count * element, count, run.data());
+  for (int64_t k = 0, i = 0; k < s.inputs; ++k)
+    for (int64_t j = 0; j < kernel; ++j, ++i)
+      to[static_cast<size_t>(j * s.inputs + k)] = run[static_cast<size_t>(i)];
+}
+
+/// Fills one panel of every group with 16-bit pairs. An output has one scale, that of its longest block.
+void pack_pairs16(const TensorSource& source, const PackShape& s, const PackedMatrix& m, int panel,
+                  std::vector<float>& run) {
+  const int first = panel * kPanel, columns = std::min(kPanel, s.outputs - first);
+  for (int c = 0; c < columns; ++c) {
+    gather_output(source, s, first + c, run);
+    float factor = std::numeric_limits<float>::infinity();
+    for (int64_t at = 0; at < static_cast<int64_t>(run.size()); at += s.inputs)
+      for (int k = 0; k < s.inputs; k += kPairBlock) {
+        const float f = pair_factor(run.data() + at + k, std::min(kPairBlock, s.inputs - k));
+        if (f < factor || std::isnan(f)) factor = f;  // NaN stays
+      }
+    for (int j = 0; j < s.taps * s.groups; ++j) {
+      std::byte* const base = m.panel(s.groups > 1 ? j : 0, panel);
+      reinterpret_cast<float*>(base)[c] = 1 / factor;
+      if (!std::isfinite(factor)) continue;
+      auto* const to = reinterpret_cast<int16_t*>(base + panel_bytes(Layout::pairs16, 0)) +
+                       (s.groups > 1 ? 0 : j) * m.tap_elements() + 2 * c;
+      const float* const from = run.data() + int64_t{j} * s.inputs;
+      // Adding 1.5 * 2^23 leaves the integer nearest to the product in the low bits.
+      for (int k = 0; k < s.inputs; ++k)
+        to[k / 2 * 2 * kPanel + k % 2] =
+            static_cast<int16_t>(std::bit_cast<int32_t>(from[k] * factor + 0x1.8p23f) - 0x4B400000);
+    }
+  }
+}
+
+PackedMatrix pack(const TensorSource& source, const PackShape& s, Layout layout, Pool& pool, Arena& arena) {
   PackedMatrix m;
-  m.packing = packing;
+  m.layout = layout;
   m.outputs = s.outputs, m.inputs = s.inputs, m.taps = s.taps, m.groups = s.groups;
   m.size = checked_bytes(source.name, s.groups, m.group_stride(), 1);
   m.data = arena.take(source.name, m.size);
   std::vector<std::vector<float>> runs(static_cast<size_t>(pool.threads()));
   pool.run(m.panels(), [&](int panel, int thread) {
     std::vector<float>& run = runs[static_cast<size_t>(thread)];
-    switch (packing) {
-      case Packing::f32: return pack_panel(source, s, m, panel, run);
-      case Packing::bf16:
+    switch (layout) {
+      case Layout::f32: return pack_panel(source, s, m, panel, run);
+      case Layout::pairs16: return pack_pairs16(source, s, m, panel, run);
+      case Layout::bf16:
         return pack_rounded(source, m, panel, run, [&](const float* row, int column, std::byte* to) {
           store_bf16(row, m.inputs, column, to);
         });
-      case Packing::int8:
+      case Layout::int8:
         return pack_rounded(source, m, panel, run, [&](const float* row, int column, std::byte* to) {
           store_int8(row, m.inputs, column, to);
+        });
+      case Layout::pairs8:
+        return pack_rounded(source, m, panel, run, [&](const float* row, int column, std::byte* to) {
+          store_pairs8(row, m.inputs, column, to);
         });
     }
   });
   return m;
 }
 
+std::vector<Segment> plan_pairs(int taps, int inputs, int64_t tap_offset, int64_t tap_weights) {
+  std::vector<Segment> segments;
+  for (int t = 0; t < taps; ++t)
+    for (int first = 0; first < inputs; first += kPairBlock)
+      segments.push_back({.offset = t * tap_offset + row_words(Layout::pairs16, first),
+                          .weights = t * tap_weights + int64_t{first} * kPanel,
+                          .length = std::min(kPairBlock, inputs - first)});
+  return segments;
+}
+
 }  // namespace
 
-LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool,
+Compute parse_compute(std::string_view name) {
+  if (name == "exact") return Compute::exact;
+  if (name == "fast") return Compute::fast;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("compute \"{}\" is unknown; give one of exact, fast", name));
+}
+
+Layout choose_layout(WeightPrecision wanted, Compute compute, WeightRole role, const TensorSource& source) {
+  const Packing packing = choose_packing(wanted, role, source);
+  if (compute == Compute::fast && !source.exact)
+    return packing == Packing::int8 ? Layout::pairs8 : Layout::pairs16;
+  switch (packing) {
+    case Packing::int8: return Layout::int8;
+    case Packing::bf16: return Layout::bf16;
+    case Packing::f32: break;
+  }
+  return Layout::f32;
+}
+
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, Layout layout, Pool& pool,
                          Arena& arena) {
   const std::vector<int64_t> shape = check_source(role, source);
-  const Packing packing = choose_packing(precision, role, source);
   const auto dim = [&](size_t i) { return static_cast<int>(shape[i]); };
   LoadedWeight w;
   w.role = role, w.name = source.name;
   switch (role) {
     case WeightRole::matrix:
-      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, packing, pool, arena);
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1)}, layout, pool, arena);
       break;
     case WeightRole::convolution:
-      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, packing, pool, arena);
+      w.packed = pack(source, {.outputs = dim(0), .inputs = dim(1), .taps = dim(2)}, layout, pool, arena);
       break;
     case WeightRole::transposed_convolution:
       w.packed = pack(source, {.outputs = dim(1), .inputs = dim(0), .groups = dim(2), .transposed = true},
-                      packing, pool, arena);
+                      layout, pool, arena);
       break;
     case WeightRole::table:
       w.table = source.data, w.table_type = source.dtype;
@@ -142,7 +256,10 @@ void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* o
     to_float(table.table_type, from, table.width, out);
 }
 
-std::vector<Segment> plan_segments(int taps, int inputs, int64_t tap_offset, int64_t tap_weights) {
+std::vector<Segment> plan_segments(const PackedMatrix& matrix, int taps, int64_t tap_offset,
+                                   int64_t tap_weights) {
+  const int inputs = matrix.inputs;
+  if (is_pairs(matrix.layout)) return plan_pairs(taps, inputs, tap_offset, tap_weights);
   std::vector<Segment> segments;
   int block = 0;  // inputs of the open block
   const auto close = [&] {

@@ -14,12 +14,22 @@
 
 namespace skald::backend::cpu {
 
+/// What products are made of: floats, or pairs of integers where the model lets values be rounded (`fast`:
+/// all matrices and convolutions but those it wants exact).
+enum class Compute : uint8_t { exact, fast };
+
+/// "exact" or "fast"; anything else is Error(invalid_argument) that lists them.
+Compute parse_compute(std::string_view name);
+
+/// The layout of one tensor's panels. Throws as choose_packing().
+Layout choose_layout(WeightPrecision wanted, Compute compute, WeightRole role, const TensorSource& source);
+
 /// A matrix as panels of 16 outputs, each panel a contiguous stream [taps * inputs][16] that starts on a
 /// 64-byte border. Outputs come in `groups` equal runs (one per kernel index of a transposed convolution),
 /// each padded with zeros to whole panels. How elements are stored is private to packing and the product
 /// kernels.
 struct PackedMatrix {
-  Packing packing = Packing::f32;
+  Layout layout = Layout::f32;
   int outputs = 0;  ///< of one group
   int inputs = 0;   ///< of one tap
   int taps = 1;
@@ -29,7 +39,7 @@ struct PackedMatrix {
 
   int panels() const { return (outputs + kPanel - 1) / kPanel; }  ///< of one group
   int64_t panel_stride() const {                                  ///< in bytes
-    return (panel_bytes(packing, int64_t{taps} * inputs) + 63) / 64 * 64;
+    return (panel_bytes(layout, taps * held_inputs(layout, inputs)) + 63) / 64 * 64;
   }
   int64_t group_stride() const { return panels() * panel_stride(); }  ///< in bytes
   std::byte* panel(int group, int index) const {
@@ -37,8 +47,11 @@ struct PackedMatrix {
   }
   /// `count` panels of a group from `index` on.
   Panels panels_from(int group, int index, int count) const {
-    return {packing, panel(group, index), panel_stride(), count};
+    return {layout, panel(group, index), panel_stride(), count};
   }
+  /// Elements from one tap to the next, and from one group to the next, as Segment::weights counts them.
+  int64_t tap_elements() const { return held_inputs(layout, inputs) * kPanel; }
+  int64_t group_elements() const { return group_stride() / (is_pairs(layout) ? 2 : 4); }
 };
 
 struct LoadedWeight : WeightShape {
@@ -52,16 +65,17 @@ struct LoadedWeight : WeightShape {
 
 /// Packs a tensor for its role, with all threads. Throws Error(model_invalid) naming the tensor when rank,
 /// type or size do not fit.
-LoadedWeight load_weight(WeightRole role, const TensorSource& source, WeightPrecision precision, Pool& pool,
+LoadedWeight load_weight(WeightRole role, const TensorSource& source, Layout layout, Pool& pool,
                          Arena& arena);
 
 /// out[i] (+)= row `index` of a table.
 void read_table_row(const LoadedWeight& table, int64_t index, bool add, float* out);
 
-/// Splits `taps` runs of `inputs` inputs into segments and blocks: blocks hold at most kBlockInputs inputs,
-/// whole taps where a tap is shorter. Tap t starts t * tap_offset floats after the row pointer, its weights t
-/// * tap_weights after the panel pointer. The split depends on nothing else, so it fixes the order of
-/// summation.
-std::vector<Segment> plan_segments(int taps, int inputs, int64_t tap_offset, int64_t tap_weights);
+/// Splits `taps` runs of the matrix's inputs into segments and blocks: blocks hold at most kBlockInputs
+/// inputs, whole taps where a tap is shorter; with pairs each block of a row is a block. Tap t starts
+/// t * tap_offset floats after the row pointer, its weights t * tap_weights after the panel pointer. The
+/// split depends on nothing else, so it fixes the order of summation.
+std::vector<Segment> plan_segments(const PackedMatrix& matrix, int taps, int64_t tap_offset,
+                                   int64_t tap_weights);
 
 }  // namespace skald::backend::cpu

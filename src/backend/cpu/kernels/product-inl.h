@@ -26,11 +26,11 @@ constexpr int tile_panels(int rows) {
 }
 
 /// kLanes weights as floats.
-template <Packing kPacking>
+template <Layout kLayout>
 HWY_INLINE V load_weights(const std::byte* from) {
-  if constexpr (kPacking == Packing::f32) {
+  if constexpr (kLayout == Layout::f32) {
     return hn::Load(kD, reinterpret_cast<const float*>(from));
-  } else if constexpr (kPacking == Packing::bf16) {
+  } else if constexpr (kLayout == Layout::bf16) {
     constexpr hn::RebindToUnsigned<D> kWide;
     constexpr hn::Rebind<uint16_t, D> kNarrow;
     const auto bits = hn::PromoteTo(kWide, hn::Load(kNarrow, reinterpret_cast<const uint16_t*>(from)));
@@ -47,13 +47,13 @@ template <int kRows, int kPanels>
 using Accumulators = V[kRows][kPanels][kVectors];
 
 /// Bytes of one input of a panel.
-template <Packing kPacking>
-constexpr int64_t kInputBytes = kPanel*(kPacking == Packing::f32    ? 4
-                                        : kPacking == Packing::bf16 ? 2
-                                                                    : 1);
+template <Layout kLayout>
+constexpr int64_t kInputBytes = kPanel*(kLayout == Layout::f32    ? 4
+                                        : kLayout == Layout::bf16 ? 2
+                                                                  : 1);
 
 /// acc[m][p] += x[m][k] * weight of input k.
-template <Packing kPacking, int kRows, int kPanels>
+template <Layout kLayout, int kRows, int kPanels>
 HWY_INLINE void multiply_add(const float* const (&x)[kRows], int k, const std::byte* weights,
                              int64_t panel_stride, Accumulators<kRows, kPanels>& acc) {
   V w[kPanels][kVectors];
@@ -61,7 +61,7 @@ HWY_INLINE void multiply_add(const float* const (&x)[kRows], int k, const std::b
   for (int p = 0; p < kPanels; ++p)
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v)
-      w[p][v] = load_weights<kPacking>(weights + p * panel_stride + v * (kInputBytes<kPacking> / kVectors));
+      w[p][v] = load_weights<kLayout>(weights + p * panel_stride + v * (kInputBytes<kLayout> / kVectors));
 #pragma GCC unroll 16
   for (int m = 0; m < kRows; ++m) {
     const V broadcast = hn::Set(kD, x[m][k]);
@@ -78,28 +78,28 @@ constexpr int64_t kFetchAhead = 2048;  // bytes of each panel
 /// `length` inputs from the weights at `weights`, `position` bytes after the start of their panel. One row
 /// waits for memory alone: what lies ahead is fetched, at the end of a panel the start of the one that
 /// follows the group.
-template <Packing kPacking, int kRows, int kPanels>
+template <Layout kLayout, int kRows, int kPanels>
 HWY_INLINE void accumulate(const float* const (&x)[kRows], int length, const std::byte* weights,
                            int64_t position, int64_t panel_stride, Accumulators<kRows, kPanels>& acc) {
   int k = 0;
   if constexpr (kRows == 1 && kPanels == kGroup) {
-    constexpr int kInputs = static_cast<int>(kLine / kInputBytes<kPacking>);  // of one line of one panel
+    constexpr int kInputs = static_cast<int>(kLine / kInputBytes<kLayout>);  // of one line of one panel
     constexpr int kRun = 64;
     for (; k + kRun <= length; k += kRun) {
       int64_t ahead = kFetchAhead;
-      if (position + k * kInputBytes<kPacking> + ahead >= panel_stride) ahead += (kPanels - 1) * panel_stride;
+      if (position + k * kInputBytes<kLayout> + ahead >= panel_stride) ahead += (kPanels - 1) * panel_stride;
       for (int i = k; i < k + kRun; i += kInputs)
 #pragma GCC unroll 4
-        for (int j = 0; j < kInputs; ++j, weights += kInputBytes<kPacking>) {
-          multiply_add<kPacking, kRows, kPanels>(x, i + j, weights, panel_stride, acc);
+        for (int j = 0; j < kInputs; ++j, weights += kInputBytes<kLayout>) {
+          multiply_add<kLayout, kRows, kPanels>(x, i + j, weights, panel_stride, acc);
 #pragma GCC unroll 4
           for (int p = 0; p < kPanels / kInputs; ++p)
             hwy::Prefetch(weights + (j * (kPanels / kInputs) + p) * panel_stride + ahead);
         }
     }
   }
-  for (; k < length; ++k, weights += kInputBytes<kPacking>)
-    multiply_add<kPacking, kRows, kPanels>(x, k, weights, panel_stride, acc);
+  for (; k < length; ++k, weights += kInputBytes<kLayout>)
+    multiply_add<kLayout, kRows, kPanels>(x, k, weights, panel_stride, acc);
 }
 
 template <int kRows, int kPanels, class F>
@@ -113,7 +113,7 @@ HWY_INLINE void for_accumulators(F&& f) {
 }
 
 /// One block of inputs of kRows rows and kPanels panels; `add` continues the totals in `sums`.
-template <Packing kPacking, int kRows, int kPanels>
+template <Layout kLayout, int kRows, int kPanels>
 HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segment_count,
                      const std::byte* panel, int64_t panel_stride, bool add, float* sums,
                      int64_t sums_stride) {
@@ -123,15 +123,15 @@ HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segm
   };
   const auto at = [&](int m, int p, int v) { return sums + m * sums_stride + p * kPanel + v * kLanes; };
   const float* x[kRows];
-  if constexpr (kPacking == Packing::int8) {
+  if constexpr (kLayout == Layout::int8) {
     const int first = static_cast<int>(segments->weights / kPanel);
     for (int done = 0; done < segments->length; done += kScaleInputs) {
-      const int64_t position = panel_bytes(kPacking, first + done);
+      const int64_t position = panel_bytes(kLayout, first + done);
       const std::byte* const run = panel + position;
       for (int m = 0; m < kRows; ++m) x[m] = rows[m] + segments->offset + done;
       clear();
-      accumulate<kPacking, kRows, kPanels>(x, std::min(kScaleInputs, segments->length - done),
-                                           run + kPanel * sizeof(float), position, panel_stride, acc);
+      accumulate<kLayout, kRows, kPanels>(x, std::min(kScaleInputs, segments->length - done),
+                                          run + kPanel * sizeof(float), position, panel_stride, acc);
       for_accumulators<kRows, kPanels>([&](int m, int p, int v) HWY_ATTR {
         const V scale = hn::Load(kD, reinterpret_cast<const float*>(run + p * panel_stride) + v * kLanes);
         float* const to = at(m, p, v);
@@ -145,9 +145,9 @@ HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segm
     for (int s = 0; s < segment_count; ++s) {
       for (int m = 0; m < kRows; ++m) x[m] = rows[m] + segments[s].offset;
       // A transposed convolution has its taps in other groups of panels.
-      const int64_t at_input = panel_bytes(kPacking, segments[s].weights / kPanel);
-      accumulate<kPacking, kRows, kPanels>(x, segments[s].length, panel + at_input, at_input % panel_stride,
-                                           panel_stride, acc);
+      const int64_t at_input = panel_bytes(kLayout, segments[s].weights / kPanel);
+      accumulate<kLayout, kRows, kPanels>(x, segments[s].length, panel + at_input, at_input % panel_stride,
+                                          panel_stride, acc);
     }
     for_accumulators<kRows, kPanels>([&](int m, int p, int v) HWY_ATTR {
       float* const to = at(m, p, v);
@@ -157,29 +157,29 @@ HWY_INLINE void tile(const float* const* rows, const Segment* segments, int segm
 }
 
 /// A tile of exactly kRows rows over all panels of the group.
-template <Packing kPacking, int kRows>
+template <Layout kLayout, int kRows>
 HWY_NOINLINE void tile_row(const float* const* rows, const Segment* segments, int segment_count,
                            const Panels& panels, bool add, float* sums, int64_t sums_stride) {
   constexpr int kWide = tile_panels(kRows);
   int p = 0;
   for (; p + kWide <= panels.count; p += kWide)
-    tile<kPacking, kRows, kWide>(rows, segments, segment_count, panels.first + p * panels.stride,
-                                 panels.stride, add, sums + p * kPanel, sums_stride);
+    tile<kLayout, kRows, kWide>(rows, segments, segment_count, panels.first + p * panels.stride,
+                                panels.stride, add, sums + p * kPanel, sums_stride);
   for (; p < panels.count; ++p)
-    tile<kPacking, kRows, 1>(rows, segments, segment_count, panels.first + p * panels.stride, panels.stride,
-                             add, sums + p * kPanel, sums_stride);
+    tile<kLayout, kRows, 1>(rows, segments, segment_count, panels.first + p * panels.stride, panels.stride,
+                            add, sums + p * kPanel, sums_stride);
 }
 
 using TileRow = void (*)(const float* const*, const Segment*, int, const Panels&, bool, float*, int64_t);
 
-template <Packing kPacking, int... kRows>
+template <Layout kLayout, int... kRows>
 constexpr TileRow tile_table_entry(int rows, std::integer_sequence<int, kRows...>) {
   TileRow found = nullptr;
-  ((rows == kRows + 1 ? void(found = tile_row<kPacking, kRows + 1>) : void()), ...);
+  ((rows == kRows + 1 ? void(found = tile_row<kLayout, kRows + 1>) : void()), ...);
   return found;
 }
 
-template <Packing kPacking>
+template <Layout kLayout>
 void product_of(const float* const* rows, int m, const Segment* segments, int segment_count,
                 const Panels& panels, float* sums) {
   const int64_t sums_stride = int64_t{panels.count} * kPanel;
@@ -191,7 +191,7 @@ void product_of(const float* const* rows, int m, const Segment* segments, int se
     // The block of weights stays in the first or second level cache while all rows pass over it.
     for (int r = 0; r < m; r += kTileRows) {
       const int count = std::min(kTileRows, m - r);
-      const TileRow call = tile_table_entry<kPacking>(count, std::make_integer_sequence<int, kTileRows>());
+      const TileRow call = tile_table_entry<kLayout>(count, std::make_integer_sequence<int, kTileRows>());
       call(rows + r, segments + s, end - s, panels, add, sums + r * sums_stride, sums_stride);
     }
     add = true;
@@ -201,10 +201,12 @@ void product_of(const float* const* rows, int m, const Segment* segments, int se
 
 void product(const float* const* rows, int m, const Segment* segments, int segment_count,
              const Panels& panels, float* sums) {
-  switch (panels.packing) {
-    case Packing::f32: return product_of<Packing::f32>(rows, m, segments, segment_count, panels, sums);
-    case Packing::bf16: return product_of<Packing::bf16>(rows, m, segments, segment_count, panels, sums);
-    case Packing::int8: return product_of<Packing::int8>(rows, m, segments, segment_count, panels, sums);
+  switch (panels.layout) {
+    case Layout::f32: return product_of<Layout::f32>(rows, m, segments, segment_count, panels, sums);
+    case Layout::bf16: return product_of<Layout::bf16>(rows, m, segments, segment_count, panels, sums);
+    case Layout::int8: return product_of<Layout::int8>(rows, m, segments, segment_count, panels, sums);
+    case Layout::pairs16:
+    case Layout::pairs8: break;  // pair_product
   }
 }
 
