@@ -14,7 +14,8 @@ struct KernelModule {
 };
 
 /// Every kernel, by the module that holds it: X(name) for each.
-// clang-format off: it would indent each line further than the one before
+// The formatter would indent each line further than the one before.
+// clang-format off
 #define SKALD_PRODUCT_KERNELS(X) \
   X(product_f32_1) X(product_f32_1_deep) X(product_f32_2) X(product_f32_4) X(product_bf16_1) \
   X(product_bf16_1_deep) X(product_bf16_2) X(product_bf16_4) X(product_int8_1) \
