@@ -35,6 +35,7 @@ std::unique_ptr<Command> make_prompt(CLI::App& program);
 std::unique_ptr<Command> make_verify(CLI::App& program);
 std::unique_ptr<Command> make_codec_decode(CLI::App& codec);
 std::unique_ptr<Command> make_bench(CLI::App& program);
+std::unique_ptr<Command> make_serve(CLI::App& program);
 std::unique_ptr<Command> make_compare(CLI::App& program);
 std::unique_ptr<Command> make_doctor(CLI::App& program);
 

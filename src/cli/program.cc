@@ -32,6 +32,7 @@ class Program {
     commands_.push_back(make_codec_decode(*codec));
     codec->require_subcommand(1);
     commands_.push_back(make_bench(app_));
+    commands_.push_back(make_serve(app_));
     commands_.push_back(make_compare(app_));
     commands_.push_back(make_doctor(app_));
     app_.footer(

@@ -310,6 +310,7 @@ class Client final : public Engine {
     return diagnosis ? loop_->engine().start_text_stream(request, diagnosis)
                      : loop_->start_text(request, pace_);
   }
+  std::string status() const override { return loop_->engine().status(); }
   PromptInfo prompt(const SpeechRequest& request) const override { return loop_->engine().prompt(request); }
   std::vector<float> decode(std::span<const int32_t> codes, DecodeMode mode) override {
     return loop_->engine().decode(codes, mode);

@@ -5,7 +5,7 @@ import unittest
 
 from support import ROOT, SKALD, skald
 
-COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"], ["bench"], ["compare"], ["doctor"])
+COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"], ["bench"], ["compare"], ["doctor"], ["serve"])
 
 
 def options_of(command):
@@ -49,7 +49,7 @@ class Pages(unittest.TestCase):
         return done.stdout.split()
 
     def test_completion(self):
-        self.assertEqual(self.complete("s"), ["say"])
+        self.assertEqual(self.complete("s"), ["say", "serve"])
         self.assertEqual(self.complete("codec", "d"), ["decode"])
         self.assertEqual(self.complete("say", "--vo"), ["--voice"])
         self.assertEqual(self.complete("say", "--text-layout", ""), ["whole", "stream", "ahead"])

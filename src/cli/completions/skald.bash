@@ -4,7 +4,7 @@ _skald() {
   local command=() word help
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case $word in
-      say | prompt | verify | codec | bench | compare | doctor) [ ${#command[@]} -eq 0 ] && command+=("$word") ;;
+      say | prompt | verify | codec | bench | compare | doctor | serve) [ ${#command[@]} -eq 0 ] && command+=("$word") ;;
       decode) [ "${command[*]}" = codec ] && command+=("$word") ;;
     esac
   done

@@ -1,0 +1,338 @@
+// The life of the server, and the way of a request through it.
+#include "server/service.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "server/socket_session.h"
+
+namespace skald::server {
+
+using Clock = Speech::Clock;
+
+namespace {
+
+std::string random_prefix() {
+  std::random_device device;
+  return fmt::format("{:08x}", device());
+}
+
+double seconds_since(Clock::time_point from) {
+  return std::chrono::duration<double>(Clock::now() - from).count();
+}
+
+/// A client's own id of a request, if it can stand in a log.
+std::string client_id(std::string_view given) {
+  constexpr size_t kMost = 64;
+  if (given.empty() || given.size() > kMost) return {};
+  for (const char c : given) {
+    const bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                    c == '_' || c == '.';
+    if (!ok) return {};
+  }
+  return std::string(given);
+}
+
+constexpr uint64_t kBodyBytes = 1 << 20;
+
+}  // namespace
+
+Service::Service(ServerOptions options, LogSink log)
+    : options_(std::move(options)), log_(std::move(log)), id_prefix_(random_prefix()) {
+  if (options_.models.empty()) throw Error(ErrorCode::invalid_argument, "no model to serve");
+  // The port first: who has to choose another should not wait for a model.
+  http_ = HttpServer::listen(options_.http, *this);
+  std::vector<ServedModel> served;
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  for (const ModelPlace& place : options_.models) {
+    hosts_.push_back(std::make_unique<ModelHost>(place, options_.engine, log_));
+    served.push_back({place.id, now, hosts_.back()->info(), {}});
+  }
+  catalog_ = Catalog(std::move(served), options_.aliases);
+  dispatcher_ = std::make_unique<Dispatcher>(static_cast<size_t>(options_.engine.slots), options_.queue);
+}
+
+Service::~Service() {
+  drain();
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (maintenance_.joinable()) maintenance_.join();
+  http_->stop();  // releases and cancels what is in work
+  dispatcher_.reset();
+}
+
+void Service::start() {
+  http_->start();
+  hosts_.front()->load();
+  if (options_.unload_seconds > 0) maintenance_ = std::thread([this] { maintain(); });
+}
+
+void Service::drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Service::wait() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return draining_; });
+  }
+  http_->stop_accepting();
+  const auto until = Clock::now() + std::chrono::seconds(options_.drain_seconds);
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  while (!dispatcher_->close() && Clock::now() < until) pause();
+  // The last bytes are still on their way.
+  const auto sent = std::min(until, Clock::now() + std::chrono::seconds(3));
+  while (http_->connections() > 0 && Clock::now() < sent) pause();
+}
+
+/// Lets unused models go. Sleeps as long as none can be due.
+void Service::maintain() {
+  const auto limit = std::chrono::seconds(options_.unload_seconds);
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    changed_.wait_for(lock, limit / 2 + std::chrono::seconds(1));
+    lock.unlock();
+    for (const auto& host : hosts_) host->unload_if_idle(limit);
+    lock.lock();
+  }
+}
+
+std::string Service::new_id() { return fmt::format("{}-{}", id_prefix_, ++requests_); }
+
+Headers Service::common_headers(const HttpRequest& request) {
+  Headers out{
+      {"X-Request-Id", request.id}, {"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
+  if (const std::string origin = allowed_origin(options_.door, request.header("origin")); !origin.empty()) {
+    out.emplace_back("Access-Control-Allow-Origin", origin);
+    out.emplace_back("Access-Control-Expose-Headers", "*");
+    out.emplace_back("Vary", "Origin");
+  }
+  return out;
+}
+
+Answer Service::protocol_error(int status, std::string_view code, std::string_view message) {
+  metrics_.count_request("none", status);
+  return {status,
+          "application/json",
+          error_body(ApiError(status, std::string(code), std::string(message)), new_id()),
+          {}};
+}
+
+// ---- the head
+
+HttpApp::Verdict Service::judge(HttpRequest& request) {
+  request.id = client_id(request.header("x-request-id"));
+  if (request.id.empty()) request.id = new_id();
+  const auto refuse_with = [&](const ApiError& error, Headers headers = {}) {
+    metrics_.count_request("none", error.status());
+    if (error.status() == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+    return Verdict{
+        Answer{error.status(), "application/json", error_body(error, request.id), std::move(headers)}, 0};
+  };
+  const RouteMatch match = request.bad_path ? RouteMatch{} : find_route(request.method, request.path);
+  const bool preflight = request.method == "OPTIONS" && match.path_known;
+  const Knock knock{request.method, request.header("host"), request.header("origin"),
+                    request.header("authorization"), request.header("x-api-key")};
+  const Guard guard = match.route ? match.route->guard : preflight ? Guard::open : Guard::key;
+  if (const auto refusal = refuse_entry(options_.door, knock, guard)) return refuse_with(*refusal);
+  if (preflight) {
+    Headers headers{{"Allow", match.allow}};
+    if (!allowed_origin(options_.door, request.header("origin")).empty()) {
+      headers.emplace_back("Access-Control-Allow-Methods", match.allow);
+      headers.emplace_back("Access-Control-Allow-Headers", "authorization, content-type, x-request-id");
+      headers.emplace_back("Access-Control-Max-Age", "600");
+    }
+    return {Answer{204, "", "", std::move(headers)}, 0};
+  }
+  if (!match.path_known) return refuse_with(ApiError(404, "unknown_route", "there is nothing at this path"));
+  if (!match.route)
+    return refuse_with(ApiError(405, "method_not_allowed", "this path takes " + match.allow),
+                       {{"Allow", match.allow}});
+  const BodyKind kind = match.route->body;
+  const std::string_view type = request.header("content-type");
+  if (kind == BodyKind::json && !is_json_type(type))
+    return refuse_with(
+        ApiError(415, "unsupported_media_type", "send the body with Content-Type: application/json"));
+  if (kind == BodyKind::form && !is_media_type(type, "application/x-www-form-urlencoded"))
+    return refuse_with(ApiError(415, "unsupported_media_type",
+                                "send the body with Content-Type: application/x-www-form-urlencoded"));
+  if (kind == BodyKind::socket && !request.upgrade)
+    return refuse_with(ApiError(426, "upgrade_required", "this path is a WebSocket"),
+                       {{"Upgrade", "websocket"}});
+  if (kind != BodyKind::socket && request.upgrade)
+    return refuse_with(ApiError(400, "no_websocket", "there is no WebSocket at this path"));
+  return {std::nullopt, kind == BodyKind::none ? 0 : kBodyBytes};
+}
+
+// ---- the whole request
+
+/// What the table's routes do.
+struct Routes {
+  using Quick = Answer (Service::*)(const HttpRequest&);
+  using Step = void (Service::*)(Service::Work&);
+  struct Slow {
+    Step prepare, run;
+  };
+
+  static Quick quick(std::string_view label) {
+    if (label == "page") return &Service::page;
+    if (label == "health") return &Service::health;
+    if (label == "ready") return &Service::ready;
+    if (label == "metrics") return &Service::metrics_page;
+    if (label == "models") return &Service::models;
+    if (label == "model") return &Service::model;
+    if (label == "voices") return &Service::voices;
+    if (label == "capabilities") return &Service::clone_capabilities;
+    return nullptr;
+  }
+  static Slow slow(std::string_view label) {
+    if (label == "batch") return {&Service::prepare_batch, &Service::run_batch};
+    if (label == "estimate") return {&Service::prepare_speech, &Service::run_estimate};
+    if (label == "speech") return {&Service::prepare_speech, &Service::run_speech};
+    return {&Service::prepare_form, &Service::run_speech};
+  }
+};
+
+void Service::handle(std::shared_ptr<HttpRequest> request, std::shared_ptr<Reply> reply) {
+  const auto arrived = Clock::now();
+  const Route& route = *find_route(request->method, request->path).route;
+  try {
+    if (const Routes::Quick quick = Routes::quick(route.label)) {
+      Answer answer = (this->*quick)(*request);
+      metrics_.count_request(route.label, answer.status);
+      reply->send(std::move(answer));
+      return;
+    }
+    auto work = std::make_shared<Work>();
+    work->request = request, work->reply = reply, work->arrived = arrived;
+    const Routes::Slow slow = Routes::slow(route.label);
+    (this->*slow.prepare)(*work);
+    enqueue(std::move(work), slow.run);
+  } catch (const ApiError& error) {
+    refuse(*request, *reply, error);
+  } catch (const std::exception& error) {
+    log_(LogLevel::error, fmt::format("{} {}: {}", request->id, route.label, error.what()));
+    refuse(*request, *reply, ApiError(500, "internal", "the server failed; its log has the details"));
+  }
+}
+
+void Service::enqueue(std::shared_ptr<Work> work, void (Service::*run)(Work&)) {
+  if (const std::string reason = not_ready(); !reason.empty()) {
+    ApiError error(503, reason, "the server cannot speak now (" + reason + "); try again");
+    error.retry_after = 5;
+    throw error;
+  }
+  auto task = std::make_shared<Task>();
+  std::weak_ptr<Task> weak = task;
+  work->reply->on_gone([this, weak] {
+    if (const auto waiting = weak.lock()) dispatcher_->withdraw(waiting.get());
+  });
+  Reply& reply = *work->reply;
+  task->run = [this, work = std::move(work), run](double waited) { guarded(*work, waited, run); };
+  if (!dispatcher_->submit(task)) {
+    reply.on_gone({});
+    throw queue_full();
+  }
+}
+
+ApiError Service::queue_full() {
+  metrics_.rejected.add();
+  ApiError error(429, "server_busy", "all places are taken and the queue is full; try again later");
+  error.retry_after = dispatcher_->retry_after();
+  return error;
+}
+
+/// Runs on a worker; whatever is thrown becomes an answer.
+void Service::guarded(Work& work, double waited, void (Service::*run)(Work&)) {
+  metrics_.queue_seconds.add(waited);
+  work.reply->on_gone({});
+  if (work.reply->gone()) return;
+  const std::string_view label = find_route(work.request->method, work.request->path).route->label;
+  try {
+    if (waited > options_.request_seconds) {
+      ApiError error(503, "queue_timeout", "no place became free in time; try again later");
+      error.retry_after = dispatcher_->retry_after();
+      throw error;
+    }
+    (this->*run)(work);
+  } catch (const ApiError& error) {
+    refuse(*work.request, *work.reply, error);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::cancelled && work.reply->gone()) return;
+    note_end(work.request->id, work.call, error);
+    refuse(*work.request, *work.reply, to_api_error(error));
+  } catch (const std::exception& error) {
+    log_(LogLevel::error, fmt::format("{} {}: {}", work.request->id, label, error.what()));
+    refuse(*work.request, *work.reply,
+           ApiError(500, "internal", "the server failed; its log has the details"));
+  }
+  metrics_.request_seconds.add(seconds_since(work.arrived));
+}
+
+void Service::refuse(const HttpRequest& request, Reply& reply, const ApiError& error) {
+  const RouteMatch match = find_route(request.method, request.path);
+  metrics_.count_request(match.route ? match.route->label : "none", error.status());
+  Answer answer{error.status(), "application/json", error_body(error, request.id), {}};
+  if (error.retry_after) answer.headers.emplace_back("Retry-After", std::to_string(*error.retry_after));
+  if (error.status() >= 500) {
+    const std::lock_guard lock(mutex_);
+    last_error_ = error.code();
+  }
+  reply.send(std::move(answer));
+}
+
+std::shared_ptr<LoadedModel> Service::model_of(const SpeechCall& call) {
+  return hosts_[call.model]->acquire();
+}
+
+void Service::note_end(const std::string& request_id, const SpeechCall& call, const Error& error) {
+  metrics_.count_end(error_code_name(error.code()));
+  // Sentences about a request may quote its text; those about the server may not be missed.
+  const bool own = http_status(error.code()) >= 500 && error.code() != ErrorCode::runaway;
+  log_(own ? LogLevel::error : LogLevel::note,
+       fmt::format("{} speech failed: {}{}", request_id, error_code_name(error.code()),
+                   own ? fmt::format(": {}", error.what()) : ""));
+  const auto loaded = hosts_[call.model]->peek();
+  if (loaded && loaded->scheduler->state().fault) {
+    log_(LogLevel::error, fmt::format("the device of model {} failed; the model is loaded anew",
+                                      hosts_[call.model]->place().id));
+    hosts_[call.model]->forget();
+  }
+}
+
+void Service::note_end(const std::string& request_id, const SpeechCall& call, const Speech& speech,
+                       const Error* error) {
+  const SpeechResult r = speech.result();
+  if (speech.first_audio_ms() > 0) {
+    metrics_.first_audio_seconds.add(speech.first_audio_ms() / 1000);
+    metrics_.lateness_seconds.add(speech.lateness_seconds());
+  }
+  metrics_.frames.add(static_cast<double>(r.frames));
+  metrics_.audio_seconds.add(speech.audio_seconds());
+  if (error) return note_end(request_id, call, *error);
+  metrics_.real_time_factor.add(r.rtf);
+  metrics_.count_end(stop_reason_name(r.stop));
+  log_(LogLevel::note,
+       fmt::format(
+           "{} spoke {} tokens as {}: {} frames, stop {}, first audio {:.0f} ms, rtf {:.2f}, late {:.2f} s",
+           request_id, r.text_tokens, audio::format_name(call.format), r.frames, stop_reason_name(r.stop),
+           speech.first_audio_ms(), r.rtf, speech.lateness_seconds()));
+}
+
+std::shared_ptr<SocketSession> Service::open_socket(std::shared_ptr<HttpRequest> request,
+                                                    std::shared_ptr<SocketOut> out) {
+  metrics_.count_request("socket", 101);
+  return make_socket_session(*this, std::move(request), std::move(out));
+}
+
+}  // namespace skald::server

@@ -1,0 +1,75 @@
+// The page in headless Chromium: speaks, stops, remembers, is usable by keyboard and screen reader.
+// usage: node page_test.mjs ADDRESS [SCREENSHOT-FOLDER]
+import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {chromium} from 'playwright-core';
+
+const [address, folder] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--autoplay-policy=no-user-gesture-required', '--disable-gpu'],
+});
+
+async function open(colorScheme) {
+  const page = await (await browser.newContext({colorScheme, viewport: {width: 1000, height: 1200}})).newPage();
+  const complaints = [], foreign = [];
+  page.on('console', (message) => { if (message.type() === 'error') complaints.push(message.text()); });
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('request', (request) => { if (!request.url().startsWith(address) && !/^(data|blob):/.test(request.url())) foreign.push(request.url()); });
+  await page.goto(address);
+  await page.waitForFunction(() => document.querySelector('#server').textContent.startsWith('Ready'));
+  return {page, complaints, foreign};
+}
+
+async function accessible(page, what) {
+  await page.evaluate(axe);
+  const {violations} = await page.evaluate(() => axe.run());
+  assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.target).join(' ')}`), [], what);
+}
+
+const text = (page, id) => page.locator(id).textContent();
+
+for (const scheme of ['light', 'dark']) {
+  const {page, complaints, foreign} = await open(scheme);
+  await accessible(page, `${scheme}, before`);
+  assert.ok(await page.locator('#voice option').count() > 1);
+  await page.fill('#text', 'Hello there.');
+  assert.equal(await text(page, '#count'), '12');
+  await page.click('summary');
+  await page.fill('#seed', '7');
+  await page.selectOption('#language', 'english');
+  await page.click('#speak');
+  await page.waitForFunction(() => Number(document.body.dataset.played) > 2400, null, {timeout: 60000});
+  if (folder) await page.screenshot({path: `${folder}/page-${scheme}-speaking.png`});
+  await page.waitForFunction(() => document.querySelector('#history li'), null, {timeout: 120000});
+  await page.waitForFunction(() => document.querySelector('#state').textContent === 'Done.', null, {timeout: 120000});
+  assert.match(await text(page, '#first'), /^\d+ ms$/);
+  assert.match(await text(page, '#factor'), /^\d+\.\d\d$/);
+  assert.equal(await text(page, '#used-seed'), '7');
+  assert.equal(await text(page, '#problem'), '');
+  const size = await page.evaluate(async () => (await (await fetch(document.querySelector('#history a').href)).arrayBuffer()).byteLength);
+  const shown = parseFloat(await text(page, '#length'));
+  assert.ok(Math.abs((size - 44) / 48000 - shown) < 0.1, 'the download is what was heard');
+  await accessible(page, `${scheme}, after`);
+  if (folder) await page.screenshot({path: `${folder}/page-${scheme}.png`, fullPage: true});
+  await page.click('#history li button:text("Remove")');
+  assert.equal(await page.locator('#history li').count(), 0);
+
+  // By keyboard alone: from the text to the button and into the next speech.
+  await page.focus('#text');
+  await page.fill('#text', 'Once more.');
+  await page.keyboard.press('Control+Enter');
+  await page.waitForFunction(() => document.querySelector('#history li'), null, {timeout: 120000});
+
+  // What the server refuses is said in words.
+  await page.fill('#text', '...');
+  await page.click('#speak');
+  await page.waitForFunction(() => document.querySelector('#problem').textContent.length > 10);
+  assert.deepEqual(foreign, []);
+  assert.deepEqual(complaints.filter((line) => !line.includes('400')), []);
+  await page.context().close();
+}
+await browser.close();
+console.log('page: ok');

@@ -1,0 +1,112 @@
+"""Many streams at once against a running server: none lost, codes as alone, slots and memory as before.
+
+usage: load.py ADDRESS [--streams 64] [--seconds 60] [--pid PID] [--seeds 16]
+
+Plays every stream in real time (takes what comes, notes when it would have run dry) and prints one JSON object.
+"""
+import argparse
+import hashlib
+import http.client
+import json
+import pathlib
+import random
+import threading
+import time
+
+FRAME_BYTES, FRAME_SECONDS = 3840, 0.08
+
+
+def body(seed):
+    return {"model": "tts-1", "voice": "alloy", "input": f"This is stream number {seed} of many, speaking.",
+            "response_format": "pcm", "seed": seed, "language": "english", "max_frames": 40 + 7 * (seed % 9)}
+
+
+def speak(host, fields):
+    """Digest of the audio, time to first audio, longest wait of a listener."""
+    connection = http.client.HTTPConnection(host, timeout=300)
+    began = time.monotonic()
+    connection.request("POST", "/v1/audio/speech", json.dumps(fields), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        status = answer.status, answer.read()
+        connection.close()
+        return status
+    digest, heard, first, late = hashlib.sha256(), 0, None, 0.0
+    while part := answer.read1(65536):
+        now = time.monotonic()
+        if first is None:
+            first = now
+        late = max(late, now - first - heard / FRAME_BYTES * FRAME_SECONDS)
+        digest.update(part)
+        heard += len(part)
+    connection.close()
+    return digest.hexdigest(), first - began, late
+
+
+def spread(values):
+    ordered = sorted(values)
+    at = lambda share: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 4)
+    return {"p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": round(ordered[-1], 4)}
+
+
+def resident(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--pid", type=int)
+    parser.add_argument("--seeds", type=int, default=16)
+    options = parser.parse_args()
+    host = options.address.removeprefix("http://").rstrip("/")
+    alone = {seed: speak(host, body(seed))[0] for seed in range(options.seeds)}
+    end = time.monotonic() + options.seconds
+    lock, results, wrong, refused = threading.Lock(), [], [], []
+    memory = []
+
+    def client(number):
+        choose = random.Random(number)
+        while time.monotonic() < end:
+            seed = choose.randrange(options.seeds)
+            try:
+                got = speak(host, body(seed))
+            except Exception as error:
+                with lock:
+                    wrong.append(f"seed {seed}: {error!r}")
+                continue
+            with lock:
+                if len(got) == 2:
+                    refused.append(got[0])
+                elif got[0] != alone[seed]:
+                    wrong.append(f"seed {seed}: other audio than alone")
+                else:
+                    results.append(got[1:])
+            if len(got) == 2:
+                time.sleep(0.2)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(options.streams)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if options.pid:
+            memory.append(resident(options.pid))
+        time.sleep(min(1.0, options.seconds / 20))
+    report = {"streams": options.streams, "seconds": options.seconds, "spoken": len(results), "refused": len(refused),
+              "wrong": wrong[:5], "wrong_count": len(wrong),
+              "first_audio_s": spread([r[0] for r in results]) if results else None,
+              "lateness_s": spread([r[1] for r in results]) if results else None}
+    if memory:
+        third = max(1, len(memory) // 3)
+        report["memory_mb"] = {"after_first_third": max(memory[:third]) // 2**20, "at_end": max(memory[-third:]) // 2**20}
+    print(json.dumps(report))
+    return 1 if wrong or not results else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,73 @@
+"""Load: many streams for a while, clients that leave at random, memory that stays."""
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import unittest
+
+from support import *
+
+SECONDS = float(os.environ.get("SKALD_LOAD_SECONDS", 4 if SLOW else 10))
+STREAMS = int(os.environ.get("SKALD_LOAD_STREAMS", 8 if SLOW else 64))
+
+
+class Load(unittest.TestCase):
+    def test_many_streams(self):
+        server = Server("--slots", STREAMS, "--cache-capacity", 512, "--max-connections", 4 * STREAMS)
+        try:
+            done = subprocess.run([sys.executable, "load.py", server.address, "--streams", str(STREAMS), "--seconds", str(SECONDS),
+                                   "--pid", str(server.process.pid)], capture_output=True, timeout=SECONDS * 3 + 600)
+            report = json.loads(done.stdout)
+            print(json.dumps(report))
+            self.assertEqual(done.returncode, 0, report)
+            self.assertEqual(report["refused"], 0)
+            growth = report["memory_mb"]["at_end"] - report["memory_mb"]["after_first_third"]
+            self.assertLess(growth, 40 if SLOW else 16, "memory grows")
+            server.wait_idle()
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def test_clients_that_leave_at_random(self):
+        count = 60 if SLOW else int(os.environ.get("SKALD_LOAD_DISCONNECTS", 200))
+        server = Server("--slots", 4, "--queue", 64, model="tiny-endless")
+        try:
+            def leave(number):
+                choose = random.Random(number)
+                for _ in range(count // 8):
+                    with contextlib.suppress(OSError), server.connect() as s:
+                        data = post_bytes("/v1/audio/speech", speech_body(max_frames=choose.randrange(1, 400), input="Hi",
+                                                                          response_format=choose.choice(["pcm", "mp3", "opus", "wav"]),
+                                                                          stream=choose.choice([..., False, True])))
+                        s.sendall(data[:choose.randrange(len(data) + 200)])
+                        s.settimeout(choose.random() * 0.3)
+                        with contextlib.suppress(OSError):
+                            for _ in range(choose.randrange(20)):
+                                s.recv(4096)
+            threads = [threading.Thread(target=leave, args=(i,)) for i in range(8)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            server.wait_idle(30)
+            self.assertEqual(server.speech(max_frames=3, input="Hi").status, 200)
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def test_many_requests_keep_memory_flat(self):
+        count = 150 if SLOW else int(os.environ.get("SKALD_LOAD_REQUESTS", 600))
+        server = Server("--cache-capacity", 512)
+        try:
+            after = 0
+            for i in range(count):
+                self.assertEqual(server.speech(max_frames=1 + i % 7, seed=i, input=f"Request {i}.").status, 200)
+                if i == count // 3:
+                    after = server.memory()
+            self.assertLess(server.memory() - after, (40 if SLOW else 8) * 2**20)
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
