@@ -12,9 +12,10 @@ for (const response_format of ['mp3', 'opus', 'flac', 'wav', 'pcm']) {
   if (response_format === 'pcm') assert.equal(bytes.length, 20 * 3840);
 }
 const stream = await client.audio.speech.create({...base, response_format: 'pcm', max_frames: 60});
-let total = 0;
-for await (const chunk of stream.body) total += chunk.length;
-assert.equal(total, 60 * 3840);
+const chunks = [];
+for await (const chunk of stream.body) chunks.push(Buffer.from(chunk));
+const whole = await client.audio.speech.create({...base, response_format: 'pcm', max_frames: 60, stream: false});
+assert.deepEqual(Buffer.concat(chunks), Buffer.from(await whole.arrayBuffer()));
 await assert.rejects(client.audio.speech.create({...base, voice: 'nobody'}), (error) => error.status === 400 && error.code === 'unknown_voice');
 await assert.rejects(client.audio.speech.create({...base, model: 'gpt-9'}), (error) => error.status === 404);
 const ids = [];

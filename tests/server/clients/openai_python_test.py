@@ -38,8 +38,8 @@ class Sdk(Case):
         with self.client.audio.speech.with_streaming_response.create(
                 model="gpt-4o-mini-tts", voice="coral", input="Hello there.", instructions="Cheerful.", response_format="pcm",
                 extra_body={"seed": 7, "max_frames": 50}) as answer:
-            chunks = list(answer.iter_bytes(chunk_size=4096))
-        self.assertEqual(sum(map(len, chunks)), 50 * 2 * FRAME)
+            got = b"".join(answer.iter_bytes(chunk_size=4096))
+        self.assertEqual(got, self.server.speech(voice="coral", instructions="Cheerful.", max_frames=50, language=...).body)
 
     def test_stream_to_file(self):
         path = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"skald-sdk-{os.getpid()}.mp3"
@@ -86,7 +86,8 @@ class Sdk(Case):
                                            extra_body={"seed": i, "max_frames": 10 + i}) for i in range(8)])
 
         for i, answer in enumerate(asyncio.run(many())):
-            self.assertEqual(len(answer.content), (10 + i) * 2 * FRAME)
+            self.assertEqual(answer.content, self.server.speech(voice="echo", input=f"Number {i}.", seed=i, max_frames=10 + i,
+                                                                language=...).body)
 
 
 class SdkFailures(Case):

@@ -49,7 +49,9 @@ for (const scheme of ['light', 'dark']) {
   assert.match(await text(page, '#factor'), /^\d+\.\d\d$/);
   assert.equal(await text(page, '#used-seed'), '7');
   assert.equal(await text(page, '#problem'), '');
-  const size = await page.evaluate(async () => (await (await fetch(document.querySelector('#history a').href)).arrayBuffer()).byteLength);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#history li a')]);
+  assert.equal(download.suggestedFilename(), 'speech-7.wav');
+  const size = readFileSync(await download.path()).length;
   const shown = parseFloat(await text(page, '#length'));
   assert.ok(Math.abs((size - 44) / 48000 - shown) < 0.1, 'the download is what was heard');
   await accessible(page, `${scheme}, after`);
