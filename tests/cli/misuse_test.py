@@ -56,7 +56,7 @@ class Options(Case):
 
     def test_factors_that_would_overflow(self):
         for option in ("--temperature", "--sub-temperature", "--repetition-penalty"):
-            self.assertIn("1e-6", self.refused("say", "-o", self.dir / "o.wav", "Hi", option, "1e-39"))
+            self.assertIn("1e-6", self.refused("say", "--voice", "anna", "-o", self.dir / "o.wav", "Hi", option, "1e-39"))
 
     def test_a_number_beyond_the_type_is_told_the_limit(self):
         self.assertIn("2147483647", self.refused("say", "-o", self.dir / "o.wav", "Hi", "--max-frames", "2147483648"))
