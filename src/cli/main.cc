@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cfenv>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ void hold_standard_descriptors() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A library built with -ffast-math makes the loader switch denormal numbers off for the whole process.
+  std::fesetenv(FE_DFL_ENV);
   hold_standard_descriptors();
   return skald::cli::run_program(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }
