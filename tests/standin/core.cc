@@ -81,6 +81,8 @@ void parse_faults(const std::string& text) {
       f.nobin = value;
     else if (name == "nofunc")
       f.nofunc = value;
+    else if (name == "newest")
+      f.newest = true;
     else if (name == "crash@init")
       f.crash_init = true;
     else if (name == "hang@init")
@@ -137,17 +139,25 @@ void fill_nan(char* at, size_t bytes) {
 
 // ---- the executor
 
+/// The stream whose first piece of work was handed over first, or last.
+Stream* next_stream(World& w) {
+  Stream* best = nullptr;
+  for (Stream* s : w.streams) {
+    if (s->stuck || s->busy || s->queue.empty()) continue;
+    if (!best || (s->queue.front().number < best->queue.front().number) != w.faults.newest) best = s;
+  }
+  return best;
+}
+
 void execute_forever() {
   World& w = world();
   std::unique_lock lock(w.mutex);
   for (;;) {
-    const auto ready = std::find_if(w.streams.begin(), w.streams.end(),
-                                    [](Stream* s) { return !s->stuck && !s->busy && !s->queue.empty(); });
-    if (ready == w.streams.end()) {
+    Stream* s = next_stream(w);
+    if (!s) {
       w.work.wait(lock);
       continue;
     }
-    Stream* s = *ready;
     Op op = s->queue.front();
     s->busy = true;
     lock.unlock();
@@ -202,6 +212,7 @@ int submit(void* handle, Op op) {
   }
   apply_launch_faults(s, op);
   if (op.event) op.event_number = ++op.event->recorded;
+  op.number = ++w.submitted;
   s->queue.push_back(std::move(op));
   w.work.notify_all();
   return kOk;

@@ -22,6 +22,7 @@
 //     rtcabort=ARCH, rtchang=ARCH   in the run-time compiler
 //     skew=EPS:KERNEL  what that kernel changes in f32 buffers is multiplied by 1 + EPS
 //     slow=MICROSECONDS   before every launch
+//     newest           of several streams with work, the one whose work came last goes first
 #pragma once
 
 #include <cstddef>

@@ -14,14 +14,29 @@
 namespace standin {
 namespace {
 
-struct LoadedModule {
-  explicit LoadedModule(const std::string& path) : code(path) {}
-  simt::Module code;
-};
+struct LoadedModule;
 struct Function {
   LoadedModule* module;
   const simt_kernel* kernel;
 };
+struct LoadedModule {
+  explicit LoadedModule(const std::string& path) : code(path) {}
+  simt::Module code;
+  std::deque<Function> functions;
+};
+
+/// What was made and not destroyed: whoever gives a device up leaves it behind.
+template <class T>
+std::map<void*, std::unique_ptr<T>>& owned() {
+  static auto& all = *new std::map<void*, std::unique_ptr<T>>;
+  return all;
+}
+template <class T>
+void* own(std::unique_ptr<T> made) {
+  void* const handle = made.get();
+  owned<T>()[handle] = std::move(made);
+  return handle;
+}
 
 /// Buffers that the pointers inside a kernel's arguments lead to, as they were before it ran.
 struct Snapshot {
@@ -122,14 +137,13 @@ int load_module(void** module, const void* image) {
   const bool right = architecture && fits(architecture, here().architecture);
   dlclose(library);
   if (!right) return kNoBinary;
-  *module = m.release();
+  *module = own(std::move(m));
   return kOk;
 }
 
 int unload_module(void* module) {
   STANDIN_CALL("unload_module");
-  auto* m = static_cast<LoadedModule*>(module);
-  delete m;
+  owned<LoadedModule>().erase(module);
   return kOk;
 }
 
@@ -138,7 +152,8 @@ int get_function(void** function, void* module, const char* name) {
   auto* m = static_cast<LoadedModule*>(module);
   const simt_kernel* kernel = m->code.find(name);
   if (!kernel) return kNotFound;
-  *function = new Function{m, kernel};
+  m->functions.push_back({m, kernel});
+  *function = &m->functions.back();
   return kOk;
 }
 
@@ -172,14 +187,14 @@ int end_capture(void* stream, void** graph) {
   STANDIN_CALL("end_capture");
   auto* s = static_cast<Stream*>(stream);
   if (!s->capture) return kCaptureInvalid;
-  *graph = new Graph(*s->capture);
+  *graph = own(std::make_unique<Graph>(*s->capture));
   s->capture.reset();
   return kOk;
 }
 
 int instantiate(void** exec, void* graph) {
   STANDIN_CALL("instantiate");
-  *exec = new Graph(*static_cast<Graph*>(graph));
+  *exec = own(std::make_unique<Graph>(*static_cast<Graph*>(graph)));
   return kOk;
 }
 
@@ -193,7 +208,7 @@ int launch_graph(void* exec, void* stream) {
 
 int destroy_graph(void* graph) {
   const std::lock_guard lock(world().mutex);
-  delete static_cast<Graph*>(graph);
+  owned<Graph>().erase(graph);
   return kOk;
 }
 

@@ -23,7 +23,7 @@ struct Device : Properties {
 
 struct Faults {
   long lost = -1, blind = -1, hang = -1, dead = -1, oom = -1, slow_us = 0;
-  bool crash_init = false, hang_init = false;
+  bool newest = false, crash_init = false, hang_init = false;
   std::string nobin, nofunc, fail_call, skew_kernel;
   int fail_code = 0;
   float skew = 0;
@@ -39,6 +39,7 @@ struct Op {
   std::shared_ptr<Event> event;
   uint64_t event_number = 0;
   bool is_launch = false, stuck = false;
+  uint64_t number = 0;  ///< in the order in which work was handed over
 };
 using Graph = std::vector<Op>;
 
@@ -69,6 +70,7 @@ struct World {
   std::map<std::string, unsigned long> counts;
   std::map<uintptr_t, Block> blocks;
   std::set<Stream*> streams;
+  uint64_t submitted = 0;
   std::once_flag started;
 };
 

@@ -110,6 +110,8 @@ void WorkQueue::check_when_idle() {
 
 void WorkQueue::find_lost_completion() {
   health_.enter();
+  // The mark of a program comes a little after what the program reports.
+  for (int i = 0; i < 20 && !idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(mutex_);
   look_for_lost_completion();
 }

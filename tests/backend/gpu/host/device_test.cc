@@ -154,12 +154,15 @@ TEST_P(GpuDeviceTest, TheCodecsQueueSeesWhatWasWrittenBeforeIt) {
     ops.advance({.counter = counter, .lanes = {.lanes = 1, .rows = 1, .slot = slot}});
   });
   device_->select(Queue::frames);
-  driver_.set_faults("slow=20000");
-  const Buffer late = ints("late", 1, 1);  // zeroed slowly, on the frames' queue
-  driver_.set_faults("");
+  // The driver is busy with the first write, then prefers what came last: a write that is not waited for
+  // would be first.
+  driver_.set_faults("slow=50000;newest");
+  write(slot, {0});
+  const Buffer late = ints("late", 1, 1);  // zeroed on the frames' queue
   device_->select(Queue::codec);
   write(late, {5});
   device_->run(p);
+  driver_.set_faults("");
   EXPECT_EQ(read(late), std::vector<int32_t>{5});
   EXPECT_EQ(read(counter), std::vector<int32_t>{1});
   device_->select(Queue::frames);

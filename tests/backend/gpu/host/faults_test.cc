@@ -42,6 +42,13 @@ Outcome outcome(const std::function<void()>& f) {
   return o;
 }
 
+/// Within a generous time: the machine may be busy with other things.
+bool comes_true(const std::function<bool()>& condition) {
+  for (const auto from = Clock::now(); Clock::now() - from < 20s; std::this_thread::sleep_for(10ms))
+    if (condition()) return true;
+  return false;
+}
+
 backend::GpuOptions quick(const Standin& driver, int deadline_ms = 600) {
   backend::GpuOptions options = driver.options();
   options.deadline_ms = deadline_ms;
@@ -64,13 +71,14 @@ INSTANTIATE_TEST_SUITE_P(Drivers, FaultTest, testing::Values(Face::hip, Face::cu
 // ---- completions
 
 TEST_P(FaultTest, ALostCompletionNeitherFailsNorDelaysAndIsCounted) {
+  const Outcome plain = outcome([&] { frames_.speak(40, 4); });
   driver_.set_faults("blind@launch=4");  // inside the request: the work goes on, the driver never tells
-  const Outcome o = outcome([&] { frames_.speak(40, 4); });
+  const Outcome o = outcome([&] { frames_.speak(40, 44); });
   EXPECT_FALSE(o.code) << o.what;
-  EXPECT_LT(o.took, 5s);
-  EXPECT_EQ(device_->counters().lost_completions, 1u);
+  EXPECT_LT(o.took, 5 * plain.took + 1s);  // whatever else this machine does
+  EXPECT_TRUE(comes_true([&] { return device_->counters().lost_completions == 1; }));
   EXPECT_EQ(device_->counters().lost_completions, 1u);  // counted once: the stream was replaced
-  frames_.speak(20, 44);
+  frames_.speak(20, 84);
   EXPECT_EQ(device_->counters().lost_completions, 1u);
 }
 
@@ -81,7 +89,7 @@ TEST_P(FaultTest, AStreamThatIsStuckBehindTheLastCompletionIsReplaced) {
   std::this_thread::sleep_for(250ms);  // the next request finds the queue idle
   const Outcome o = outcome([&] { frames_.speak(5, 9); });
   EXPECT_FALSE(o.code) << o.what;
-  EXPECT_EQ(device_->counters().lost_completions, 1u);
+  EXPECT_TRUE(comes_true([&] { return device_->counters().lost_completions == 1; }));
 }
 
 // ---- standstill
@@ -181,7 +189,9 @@ TEST_P(FaultTest, ALostDeviceIsSaidLongBeforeTheDeadline) {
   driver_.set_faults("dead@launch=2");
   const Outcome o = outcome([&] { frames.speak(10, 4); });
   ASSERT_EQ(o.code, ErrorCode::device_lost) << o.what;
-  EXPECT_THAT(o.what, AllOf(HasSubstr(std::string(device_->name())), HasSubstr("ErrorUnknown")));
+  EXPECT_THAT(o.what,
+              AllOf(HasSubstr(std::string(device_->name()) + " was lost"), HasSubstr("ErrorUnknown")));
+  EXPECT_THAT(device_->status(), HasSubstr("given up"));
   EXPECT_LT(o.took, 3s);
   EXPECT_EQ(outcome([&] { frames.submit(); }).code, ErrorCode::device_lost);
 }
