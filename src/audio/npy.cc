@@ -270,6 +270,41 @@ NpyArray read_npy(const std::filesystem::path& path) {
   return parse_npy(bytes, path.string());
 }
 
+namespace {
+
+std::string header_of(NpyType type, uint64_t rows, const std::vector<uint64_t>& row) {
+  std::string shape = fmt::format("({},", rows);
+  for (size_t i = 0; i < row.size(); ++i)
+    shape += fmt::format(" {}{}", row[i], i + 1 < row.size() ? "," : "");
+  std::string text =
+      fmt::format("{{'descr': '<{}', 'fortran_order': False, 'shape': {}), }}", npy_type_name(type), shape);
+  const size_t room = kWrittenHeader - kMagic.size() - 4;
+  text.resize(room - 1, ' ');
+  text += '\n';
+  std::string bytes(kMagic);
+  bytes += {'\x01', '\x00', static_cast<char>(room), '\x00'};
+  return bytes + text;
+}
+
+std::vector<int16_t> narrowed(std::span<const int32_t> values, const std::string& name) {
+  std::vector<int16_t> narrow(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::in_range<int16_t>(values[i]))
+      throw Error(ErrorCode::internal, fmt::format("{} does not fit '{}'", values[i], name));
+    narrow[i] = static_cast<int16_t>(values[i]);
+  }
+  return narrow;
+}
+
+}  // namespace
+
+std::string npy_of_codes(std::span<const int32_t> values, size_t width) {
+  const std::vector<int16_t> narrow = narrowed(values, "codes");
+  std::string bytes = header_of(NpyType::i2, values.size() / width, {width});
+  bytes.append(reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(int16_t));
+  return bytes;
+}
+
 struct NpyWriter::State {
   std::ofstream out;
   std::string name;
@@ -278,19 +313,7 @@ struct NpyWriter::State {
   size_t row_values = 1;
   uint64_t rows = 0;
 
-  std::string header() const {
-    std::string shape = fmt::format("({},", rows);
-    for (size_t i = 0; i < row.size(); ++i)
-      shape += fmt::format(" {}{}", row[i], i + 1 < row.size() ? "," : "");
-    std::string text =
-        fmt::format("{{'descr': '<{}', 'fortran_order': False, 'shape': {}), }}", npy_type_name(type), shape);
-    const size_t room = kWrittenHeader - kMagic.size() - 4;
-    text.resize(room - 1, ' ');
-    text += '\n';
-    std::string bytes(kMagic);
-    bytes += {'\x01', '\x00', static_cast<char>(room), '\x00'};
-    return bytes + text;
-  }
+  std::string header() const { return header_of(type, rows, row); }
   void check(const char* doing) {
     if (!out)
       throw Error(ErrorCode::io, fmt::format("cannot {} '{}': {}", doing, name,
@@ -344,13 +367,7 @@ void NpyWriter::append(std::span<const int32_t> values) {
   }
   if (state_->type != NpyType::i2)
     throw Error(ErrorCode::internal, "unexpected type of '" + state_->name + "'");
-  std::vector<int16_t> narrow(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::in_range<int16_t>(values[i])) {
-      throw Error(ErrorCode::internal, fmt::format("{} does not fit '{}'", values[i], state_->name));
-    }
-    narrow[i] = static_cast<int16_t>(values[i]);
-  }
+  const std::vector<int16_t> narrow = narrowed(values, state_->name);
   append_bytes({reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(int16_t)},
                narrow.size());
 }

@@ -38,6 +38,10 @@ NpyArray parse_npy(std::string_view bytes, std::string name);
 /// Reads and parses a file. Throws Error(io) if it cannot be read.
 NpyArray read_npy(const std::filesystem::path& path);
 
+/// A whole file of small integers [values / width, width] as int16. Throws Error(internal) for one that does
+/// not fit.
+std::string npy_of_codes(std::span<const int32_t> values, size_t width);
+
 /// Writes rows while they come; the number of rows is put into the header at the end. A close that fails
 /// throws Error(io), the destructor closes without reporting.
 class NpyWriter {

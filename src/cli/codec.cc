@@ -1,20 +1,53 @@
-// skald codec decode: recorded codes to samples.
+// skald codec: codes to samples and samples to codes, of any length in bounded memory.
 #include <unistd.h>
+
+#include <atomic>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "audio/clip_check.h"
+#include "audio/decode.h"
+#include "audio/npy.h"
 #include "audio/output_file.h"
+#include "audio/resample.h"
 #include "cli/audio_writer.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
-#include "cli/first_start.h"
 #include "cli/option_types.h"
 #include "cli/request_options.h"
 
 namespace skald::cli {
 namespace {
+
+/// While it lives, a signal makes `stopped()` true.
+class StopScope {
+ public:
+  explicit StopScope(Signals& signals) : signals_(signals) {
+    signals_.on_signal([this] { stopped_ = true; });
+  }
+  StopScope(const StopScope&) = delete;
+  StopScope& operator=(const StopScope&) = delete;
+  ~StopScope() { signals_.on_signal(nullptr); }
+  void check() const {
+    if (stopped_) throw Error(ErrorCode::cancelled, "the work was interrupted");
+  }
+
+ private:
+  Signals& signals_;
+  std::atomic<bool> stopped_ = false;
+};
+
+std::unique_ptr<audio::OutputFile> open_output(const std::string& path, Session& session) {
+  if (path.empty()) throw UsageError("no output: give -o FILE, or -o - for standard output");
+  if (path == "-" && ::isatty(STDOUT_FILENO)) throw UsageError("standard output is a terminal: give -o FILE");
+  session.json_to_stderr = path == "-";
+  auto output = path == "-" ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
+                            : audio::OutputFile::open(path);
+  session.signals.remove_at_exit(output->temporary());
+  return output;
+}
 
 class CodecDecode : public Command {
  public:
@@ -35,23 +68,20 @@ class CodecDecode : public Command {
     complete(o_);
     if (arguments.operands.size() != 1) throw UsageError("codec decode takes one file of codes");
     if (raw_ && out_.empty()) out_ = "-";
-    if (out_.empty()) throw UsageError("no output: give -o FILE, or -o - for standard output");
-    if (out_ == "-" && ::isatty(STDOUT_FILENO))
-      throw UsageError("standard output is a terminal: give -o FILE");
     session.json = json_;
-    session.json_to_stderr = out_ == "-";
-    auto output = out_ == "-" ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
-                              : audio::OutputFile::open(out_);
-    session.signals.remove_at_exit(output->temporary());
-    check_gpus_first(session, o_.engine);
+    auto output = open_output(out_, session);
     const auto engine = Engine::open(o_.model, o_.engine);
     const ModelInfo& info = engine->info();
     const std::vector<int32_t> codes = load_codes(arguments.operands[0], info.groups);
-    std::vector<float> samples = engine->decode(codes, mode_);
-    const size_t count = samples.size();
     AudioWriter writer(std::move(output), floats_ ? audio::SampleFormat::f32 : audio::SampleFormat::s16, raw_,
                        static_cast<uint32_t>(info.sample_rate));
-    writer.write(std::move(samples));
+    const StopScope stop(session.signals);
+    size_t count = 0;
+    engine->decode_to(codes, mode_, [&](std::span<const float> samples) {
+      stop.check();
+      count += samples.size();
+      writer.write({samples.begin(), samples.end()});
+    });
     writer.finish();
     session.signals.remove_at_exit({});
     if (json_) {
@@ -71,8 +101,107 @@ class CodecDecode : public Command {
   bool raw_ = false, floats_ = false, json_ = false;
 };
 
+/// A file of any rate and number of channels as 24 kHz mono, piece by piece.
+class MonoSource {
+ public:
+  MonoSource(audio::AudioReader& reader, int32_t rate)
+      : reader_(reader),
+        resampler_(reader.sample_rate(), rate),
+        block_(kBlockFrames * static_cast<size_t>(reader.channels())) {}
+
+  size_t read(std::span<float> to) {
+    while (ready_.size() - given_ < to.size() && !over_) fill();
+    const size_t count = std::min(to.size(), ready_.size() - given_);
+    std::copy_n(ready_.begin() + static_cast<std::ptrdiff_t>(given_), count, to.begin());
+    given_ += count;
+    return count;
+  }
+  uint64_t frames() const { return frames_; }
+
+ private:
+  static constexpr size_t kBlockFrames = 1 << 16;
+
+  void fill() {
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(given_));
+    given_ = 0;
+    const size_t count = reader_.read(block_);
+    if (count == 0) {
+      over_ = true;
+      resampler_.finish(ready_);
+      return;
+    }
+    frames_ += count / static_cast<size_t>(reader_.channels());
+    resampler_.push(audio::mix_down(std::span(block_).first(count), reader_.channels()), ready_);
+  }
+
+  audio::AudioReader& reader_;
+  audio::Resampler resampler_;
+  std::vector<float> block_, ready_;
+  size_t given_ = 0;  // of ready_
+  uint64_t frames_ = 0;
+  bool over_ = false;
+};
+
+class CodecEncode : public Command {
+ public:
+  explicit CodecEncode(CLI::App& codec) : app_(codec.add_subcommand("encode", "Turn audio into codes")) {
+    app_->add_option("CLIP", clip_,
+                     "WAV, FLAC, MP3, Ogg Vorbis or Opus, any rate and channels; - is standard input")
+        ->type_name("");
+    add_engine_options(*app_, o_);
+    add_name(*app_, "--output,-o", "FILE.npy", out_, "Codes [frames, 16] as int16; - is standard output",
+             "Output");
+    app_->add_flag("--json", json_, "Result object on standard output (standard error with -o -)")
+        ->group("Output");
+  }
+  const CLI::App* app() const override { return app_; }
+
+  int run(Session& session, const Arguments& arguments) override {
+    complete(o_);
+    if (arguments.operands.size() != 1) throw UsageError("codec encode takes one audio file");
+    session.json = json_;
+    const auto output = open_output(out_, session);
+    const auto reader = audio::AudioReader::open(arguments.operands[0], {.bytes = 0});
+    if (reader->sample_rate() < audio::kLeastRate || reader->sample_rate() > audio::kMostRate)
+      throw Error(
+          ErrorCode::audio_invalid,
+          fmt::format("'{}' has a sample rate of {} Hz, but it must be within {}..{}", arguments.operands[0],
+                      reader->sample_rate(), audio::kLeastRate, audio::kMostRate));
+    const auto engine = Engine::open(o_.model, o_.engine);
+    const ModelInfo& info = engine->info();
+    MonoSource source(*reader, info.sample_rate);
+    const StopScope stop(session.signals);
+    const std::vector<int32_t> codes = engine->encode([&](std::span<float> to) {
+      stop.check();
+      return source.read(to);
+    });
+    if (codes.empty())
+      throw Error(ErrorCode::audio_invalid, fmt::format("'{}' holds no samples", arguments.operands[0]));
+    if (source.frames() < reader->announced_frames())
+      session.log.warning(fmt::format("'{}' ends early: {} of {} samples are there", arguments.operands[0],
+                                      source.frames(), reader->announced_frames()));
+    output->write(audio::npy_of_codes(codes, static_cast<size_t>(info.groups)));
+    output->commit();
+    session.signals.remove_at_exit({});
+    if (json_)
+      print_json(session, {{"frames", codes.size() / static_cast<size_t>(info.groups)},
+                           {"sample_rate", reader->sample_rate()},
+                           {"channels", reader->channels()},
+                           {"samples", source.frames()},
+                           {"output", out_}});
+    return kOk;
+  }
+
+ private:
+  CLI::App* app_;
+  RequestOptions o_;
+  std::string clip_, out_;
+  bool json_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<Command> make_codec_decode(CLI::App& codec) { return std::make_unique<CodecDecode>(codec); }
+std::unique_ptr<Command> make_codec_encode(CLI::App& codec) { return std::make_unique<CodecEncode>(codec); }
 
 }  // namespace skald::cli

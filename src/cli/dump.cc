@@ -98,16 +98,16 @@ Recorder::Recorder(const Engine& engine, fs::path dir, Diagnosis base)
 Recorder::~Recorder() = default;
 
 const Diagnosis* Recorder::begin(int32_t piece, int32_t attempt, const SpeechRequest& request) {
-  diagnosis_ = base_;
+  diagnosis_ = piece < 0 ? Diagnosis{} : base_;  // recorded numbers are those of the text
   if (dir_.empty()) return &diagnosis_;
   request_ = request;
   attempt_ = attempt;
-  folder_ = dir_ / fmt::format("piece-{:03}", piece);
+  folder_ = dir_ / (piece < 0 ? std::string("disclaimer") : fmt::format("piece-{:03}", piece));
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error)
     throw Error(ErrorCode::io, fmt::format("cannot create '{}': {}", folder_.string(), error.message()));
-  diagnosis_.want_probs = !request.sampling.greedy || !base_.replay.empty();
+  diagnosis_.want_probs = !request.sampling.greedy || !diagnosis_.replay.empty();
   if (!diagnosis_.want_probs) {  // of an earlier run with other settings
     fs::remove(folder_ / "probs.npy", error);
     fs::remove(folder_ / "predictor_probs.npy", error);

@@ -13,8 +13,8 @@ namespace skald::cli {
 /// Also carries --replay and --noise, since both speak through the Diagnosis of a request.
 class Recorder : public engine::PieceObserver {
  public:
-  /// `dir` empty = nothing is written. One folder per piece: piece-000, piece-001, ...; a second try
-  /// overwrites the first.
+  /// `dir` empty = nothing is written. One folder per piece: piece-000, piece-001, ..., and "disclaimer"; a
+  /// second try overwrites the first.
   Recorder(const Engine& engine, std::filesystem::path dir, Diagnosis base);
   ~Recorder() override;
 

@@ -30,7 +30,13 @@ class Program {
     commands_.push_back(make_verify(app_));
     CLI::App* codec = app_.add_subcommand("codec", "Work with codes");
     commands_.push_back(make_codec_decode(*codec));
+    commands_.push_back(make_codec_encode(*codec));
     codec->require_subcommand(1);
+    CLI::App* voice = app_.add_subcommand("voice", "Make and keep voices for Base models");
+    for (const auto make : {make_voice_add, make_voice_design, make_voice_list, make_voice_show,
+                            make_voice_remove, make_voice_rename, make_voice_export, make_voice_import})
+      commands_.push_back(make(*voice));
+    voice->require_subcommand(1);
     commands_.push_back(make_bench(app_));
     commands_.push_back(make_serve(app_));
     commands_.push_back(make_compare(app_));

@@ -67,7 +67,7 @@ class PromptCommand : public Command {
                        ? text::decode_text(read_all(STDIN_FILENO, "standard input"))
                        : read_text_file(o_.file);
     if (o_.clean_text) request.text = text::clean_invisible(request.text);
-    load_reference(o_);
+    load_reference(o_, session.log);
     const PromptInfo prompt = Engine::open(o_.model, o_.engine)->prompt(request);
     for (const std::string& warning : prompt.warnings) session.log.warning(warning);
     o_.json ? print_json(session, to_json(prompt)) : print(to_table(prompt));

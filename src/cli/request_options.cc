@@ -14,6 +14,7 @@
 #include "audio/npy.h"
 #include "cli/arguments.h"
 #include "cli/option_types.h"
+#include "engine/streams.h"
 
 namespace skald::cli {
 void add_engine_options(CLI::App& app, RequestOptions& o) {
@@ -41,7 +42,8 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
   constexpr const char* kVoice = "Voice";
   constexpr const char* kText = "Text";
   SpeechRequest& r = o.request;
-  add_text(app, "--voice", "NAME", r.voice, "Speaker of a CustomVoice model, any case", kVoice);
+  add_text(app, "--voice", "NAME", r.voice,
+           "Speaker of a CustomVoice model, any case; a stored voice with a Base model", kVoice);
   add_text(app, "--language", "L", r.language,
            "Language by name, code or tag (english, en, en-US); default: automatic", kVoice);
   add_text(app, "--instruct", "TEXT", r.instruct, "How to speak; the voice itself with a VoiceDesign model",
@@ -50,6 +52,9 @@ void add_request_options(CLI::App& app, RequestOptions& o) {
   add_name(app, "--ref-codes", "FILE.npy", o.ref_codes,
            "Codes [frames, 16] of a reference clip, for a Base model", kVoice);
   add_text(app, "--ref-text", "T", r.ref_text, "What the reference clip says", kVoice);
+  app.add_flag("--x-vector-only", r.x_vector_only, "Use the speaker vector of the stored voice alone")
+      ->group(kVoice);
+  add_store_options(app, o.store, kVoice);
   add_choice(app, "--cut", r.cut, CutMode::exact, {"exact", "official"},
              "Where the reference part ends: by frames (default), or by the official arithmetic", kVoice);
 
@@ -177,13 +182,18 @@ std::vector<int32_t> load_codes(const std::string& path, int32_t groups) {
   return array.ints();
 }
 
-void load_reference(RequestOptions& o) {
+void load_reference(RequestOptions& o, Log& log) {
   constexpr int32_t kGroups = 16;  // of every 12 Hz model; the model itself is not open yet
+  if (engine::read_model_info(o.model).type == "base") {
+    if (!o.request.voice.empty())
+      o.request.clone = std::make_shared<const Voice>(open_store(o.store).load(o.request.voice));
+    o.engine.on_audit = audit_to(o.store, log);
+  }
   if (!o.ref_codes.empty()) o.request.ref_codes = load_codes(o.ref_codes, kGroups);
   if (o.x_vector.empty()) return;
   o.request.x_vector = audio::read_npy(o.x_vector).floats();
-  // Whoever hands over the parts of a voice answers for it; what has a name in a registry carries its own.
-  o.request.consent = "stated on the command line, by giving the speaker vector";
+  // Whoever hands over the parts of a voice answers for it; a stored voice carries its own statement.
+  o.request.consent = "The user gave the speaker vector itself (--x-vector).";
 }
 
 }  // namespace skald::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/voice_options.h"
 #include "skald/skald.h"
 
 namespace CLI {
@@ -21,6 +22,7 @@ struct RequestOptions {
   EngineOptions engine;
   bool clean_text = false;
   std::string ref_codes, x_vector;
+  StoreOptions store;
   std::optional<int32_t> threads;  ///< --threads, else SKALD_THREADS
 };
 
@@ -33,8 +35,10 @@ void add_sampling_options(CLI::App& app, RequestOptions& options);
 
 /// After parsing: reads the environment for what was not given. Throws UsageError without a model.
 void complete(RequestOptions& options);
-/// Reads --ref-codes and --x-vector into the request. Throws Error(io), Error(invalid_argument).
-void load_reference(RequestOptions& options);
+/// Reads --ref-codes and --x-vector into the request, or the stored voice that --voice names for a Base
+/// model, and writes the audit of clones. The log must outlive the engine. Throws Error(io),
+/// Error(invalid_argument), Error(unknown_voice), Error(voice_invalid).
+void load_reference(RequestOptions& options, Log& log);
 /// Codes of a .npy file, [frames, groups] of any integer type.
 std::vector<int32_t> load_codes(const std::string& path, int32_t groups);
 

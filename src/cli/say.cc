@@ -22,6 +22,7 @@
 #include "cli/say_options.h"
 #include "cli/text_input.h"
 #include "engine/long_text.h"
+#include "engine/streams.h"
 #include "model/config.h"
 #include "text/inspect.h"
 #include "text/languages.h"
@@ -36,17 +37,34 @@ constexpr const char* kFooter = R"(Playing while it is computed:
   skald say ... --raw 'Some text' | aplay -f S16_LE -r 24000 -c 1
 Text that begins with a dash goes after '--'.)";
 
+/// Those that this model can speak with; others are warned about.
+std::vector<std::string> stored_voices(const SayOptions& o, Session& session) {
+  const int32_t width = engine::read_model_info(o.model).hidden_size;
+  std::vector<std::string> names;
+  for (const VoiceFolder::Entry& entry : open_store(o.store).list()) {
+    if (!entry.problem.empty()) {
+      session.log.warning(fmt::format("voice \"{}\" cannot be used: {}", entry.name, entry.problem));
+    } else if (entry.voice.x_vector.size() != static_cast<size_t>(width)) {
+      session.log.warning(fmt::format("voice \"{}\" is for another model ({} numbers, not {})", entry.name,
+                                      entry.voice.x_vector.size(), width));
+    } else {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
 /// Prints names from the configuration alone, without loading the weights.
 int list_names(const SayOptions& o, Session& session) {
   const model::ModelConfig config = model::load_config(o.model);
   std::string lines;
   Json object;
   if (o.list_voices) {
-    object["voices"] = Json::array();
-    for (const auto& [name, unused] : config.talker.speaker_ids) {
-      lines += name + "\n";
-      object["voices"].push_back(name);
-    }
+    std::vector<std::string> names;
+    for (const auto& [name, unused] : config.talker.speaker_ids) names.push_back(name);
+    if (config.type == model::ModelType::base) names = stored_voices(o, session);
+    object["voices"] = names;
+    for (const std::string& name : names) lines += name + "\n";
   }
   if (o.list_languages) {
     object["languages"] = Json::array();
@@ -87,7 +105,7 @@ class SayRun {
   int run(std::optional<std::string> operand) {
     open_text(std::move(operand));
     open_output();
-    load_reference(o_);
+    load_reference(o_, session_.log);
     check_gpus_first(session_, o_.engine);
     engine_ = Engine::open(o_.model, o_.engine);
     for (const std::string& note : engine_->info().device_notes) session_.log.warning(note);
@@ -159,6 +177,8 @@ class SayRun {
     options.pause_ms = o_.pause_ms;
     options.hold_pieces = !streaming_;
     options.clean_text = o_.clean_text;
+    options.disclaimer = o_.disclaimer || !o_.disclaimer_text.empty() || !o_.disclaimer_language.empty();
+    options.disclaimer_text = o_.disclaimer_text, options.disclaimer_language = o_.disclaimer_language;
     options.on_progress = [this](int32_t piece, int64_t frames) { show_progress(piece, frames); };
     if (output_) {
       writer_ = std::make_unique<AudioWriter>(std::move(output_),
@@ -196,9 +216,10 @@ class SayRun {
     last_progress_ = now;
     const ModelInfo& info = engine_->info();
     const int32_t pieces = text_->piece_count();
-    const std::string where =
-        pieces == 1 ? ""
-                    : fmt::format("piece {}{}: ", piece + 1, pieces > 0 ? fmt::format(" of {}", pieces) : "");
+    const std::string where = piece < 0     ? "disclaimer: "
+                              : pieces == 1 ? ""
+                                            : fmt::format("piece {}{}: ", piece + 1,
+                                                          pieces > 0 ? fmt::format(" of {}", pieces) : "");
     session_.log.status(fmt::format("{}{:.1f} s of speech", where,
                                     static_cast<double>(frames) * info.samples_per_frame / info.sample_rate));
   }
@@ -250,6 +271,7 @@ class SayRun {
     Json pieces = Json::array();
     for (const engine::PieceReport& piece : result.pieces) {
       pieces.push_back({{"text", piece.text},
+                        {"disclaimer", piece.index < 0},
                         {"seed", piece.seed},
                         {"attempts", piece.attempts},
                         {"frames", piece.result.frames},

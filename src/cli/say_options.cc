@@ -45,6 +45,15 @@ void add_piece_options(CLI::App& app, SayOptions& o) {
       "Silence between pieces where a sentence ends (default 120)", kText);
 }
 
+void add_disclaimer_options(CLI::App& app, SayOptions& o) {
+  constexpr const char* kVoice = "Voice";
+  app.add_flag("--disclaimer", o.disclaimer, "A clone says first that a computer made this voice")
+      ->group(kVoice);
+  add_name(app, "--disclaimer-text", "TEXT", o.disclaimer_text, "The same in these words", kVoice);
+  add_name(app, "--disclaimer-language", "L", o.disclaimer_language,
+           "The same in this language; default: that of the text", kVoice);
+}
+
 }  // namespace
 
 void add_say_options(CLI::App& app, SayOptions& o) {
@@ -52,6 +61,7 @@ void add_say_options(CLI::App& app, SayOptions& o) {
       ->type_name("");
   add_engine_options(app, o);
   add_request_options(app, o);
+  add_disclaimer_options(app, o);
   add_piece_options(app, o);
   add_sampling_options(app, o);
   add_output_options(app, o);

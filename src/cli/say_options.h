@@ -14,6 +14,8 @@ struct SayOptions : RequestOptions {
   bool raw = false, floats = false, json = false, quiet = false, no_split = false, keep_runaway = false;
   bool list_voices = false, list_languages = false;
   int32_t pause_ms = 120, max_piece = 0;
+  bool disclaimer = false;
+  std::string disclaimer_text, disclaimer_language;
 
   bool to_stdout() const { return out == "-"; }
 };

@@ -8,9 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "engine/disclaimer.h"
 #include "engine/settings.h"
 #include "engine/utterance.h"
 #include "text/inspect.h"
+#include "text/languages.h"
 #include "text/sentence_marks.h"
 #include "text/sentences.h"
 #include "text/utf8.h"
@@ -194,6 +196,8 @@ LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions option
   if (!request_.seed) request_.seed = draw_seed();
   // Once for all pieces: the voice may be replaced while they are spoken.
   if (!request_.clone && !request_.voice.empty()) request_.clone = engine.find_voice(request_.voice);
+  disclaimer_due_ =
+      options_.disclaimer && (request_.clone ? request_.clone->is_clone() : !request_.x_vector.empty());
   if (options_.max_piece == 0) options_.max_piece = default_piece_limit(engine.info());
   if (options_.max_piece < 1) {
     throw Error(ErrorCode::invalid_argument,
@@ -234,13 +238,37 @@ void LongText::cancel() noexcept {
 }
 
 bool LongText::limit_reached() {
-  const int64_t spoken = result_.total.frames;
+  const int64_t spoken = result_.total.frames - disclaimer_frames_;
   return result_.total.stop == StopReason::length ||
          (request_.max_frames && *request_.max_frames <= spoken && spoken > 0) ||
          (request_.max_new_tokens && *request_.max_new_tokens - spoken < 2 && spoken > 0);
 }
 
+void LongText::begin_disclaimer() {
+  disclaimer_due_ = false;
+  joiner_.begin_piece(0);
+  current_ = PieceReport{};
+  in_piece_ = true;
+  current_.index = -1;
+  current_.text = options_.disclaimer_text;
+  if (current_.text.empty())
+    current_.text = default_disclaimer(text::canonical_language(disclaimer_language()));
+  piece_given_out_ = false;
+  start(0);
+}
+
+std::string LongText::disclaimer_language() const {
+  if (!options_.disclaimer_language.empty()) return options_.disclaimer_language;
+  const std::string& asked =
+      request_.language.empty() && request_.clone ? request_.clone->language : request_.language;
+  return text::canonical_language(asked) == "auto" ? "english" : asked;
+}
+
 bool LongText::begin_piece() {
+  if (disclaimer_due_) {
+    begin_disclaimer();
+    return true;
+  }
   const size_t index = feed_->given;
   const bool arriving = feed_->source && request_.layout == TextLayout::ahead;
   bool ended_piece = false;
@@ -254,8 +282,9 @@ bool LongText::begin_piece() {
         fmt::format("the frame limit ended the speech; the text from piece {} on was not spoken", index + 1));
     return false;
   }
-  if (index > 0) {
-    const bool pause = ends_sentence(current_.text);
+  const bool after_disclaimer = index == 0 && current_.index < 0;
+  if (index > 0 || after_disclaimer) {
+    const bool pause = after_disclaimer || ends_sentence(current_.text);
     joiner_.begin_piece(pause ? static_cast<size_t>(engine_.info().sample_rate) * options_.pause_ms / 1000
                               : 0);
   } else {
@@ -279,17 +308,23 @@ void LongText::start(int32_t attempt) {
   request.text = current_.text;
   request.seed = *request_.seed + static_cast<uint64_t>(current_.index) +
                  static_cast<uint64_t>(attempt) * kRetrySeedStep;
-  const auto spoken = static_cast<int32_t>(result_.total.frames);
+  const auto spoken = static_cast<int32_t>(result_.total.frames - disclaimer_frames_);
+  const bool disclaimer = current_.index < 0;
   if (request.max_frames) *request.max_frames -= spoken;
   if (request.max_new_tokens) *request.max_new_tokens -= spoken;
   if (!request.request_id.empty() && current_.index > 0)
     request.request_id += fmt::format(".{}", current_.index);
+  if (disclaimer) {
+    request.language = disclaimer_language();
+    request.max_frames.reset(), request.max_new_tokens.reset();
+    if (!request.request_id.empty()) request.request_id += ".disclaimer";
+  }
   current_.seed = *request.seed;
   current_.attempts = attempt + 1;
   set_running(nullptr);  // gives its slot back first
   const Diagnosis* diagnosis = observer_ ? observer_->begin(current_.index, attempt, request) : nullptr;
   auto running = std::make_unique<Running>();
-  if (feed_->source && request.layout == TextLayout::ahead) {
+  if (!disclaimer && feed_->source && request.layout == TextLayout::ahead) {
     running->text = engine_.start_text_stream(request, diagnosis);
   } else {
     running->speech = engine_.start_stream(request, diagnosis);
@@ -360,8 +395,8 @@ bool LongText::try_again(const Error& error) {
 void LongText::merge(const PieceReport& report) {
   SpeechResult& total = result_.total;
   const SpeechResult& piece = report.result;
+  if (report.index <= 0) total.request_id = piece.request_id;  // not the disclaimer's, once there is another
   if (result_.pieces.empty()) {
-    total.request_id = piece.request_id;
     total.seed = *request_.seed;
     total.first_audio_ms = piece.first_audio_ms + failed_compute_ms_;
   }
@@ -371,6 +406,7 @@ void LongText::merge(const PieceReport& report) {
     }
   }
   total.frames += piece.frames;
+  if (report.index < 0) disclaimer_frames_ += piece.frames;
   total.stop = piece.stop;
   total.instruct_ignored |= piece.instruct_ignored;
   total.prompt_rows += piece.prompt_rows;
@@ -403,7 +439,9 @@ void LongText::rethrow(const Error& error) {
   }
   std::string where;
   const bool one = feed_->source ? feed_->given <= 1 : feed_->whole.size() == 1;
-  if (!one && in_piece_ && error.code() != ErrorCode::cancelled) {
+  if (in_piece_ && current_.index < 0 && error.code() != ErrorCode::cancelled) {
+    where = "disclaimer: ";
+  } else if (!one && in_piece_ && error.code() != ErrorCode::cancelled) {
     where = fmt::format("piece {}{} (\"{}\"): ", current_.index + 1,
                         feed_->source ? "" : fmt::format(" of {}", feed_->whole.size()),
                         first_words(current_.text));

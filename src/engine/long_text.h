@@ -71,13 +71,18 @@ struct LongTextOptions {
       false;  ///< give out no sample of a piece before it is whole, so that a runaway can be tried again
   bool retry = true;  ///< try a runaway piece once more with another seed while none of it has been given out
   bool clean_text = false;  ///< text::clean_invisible over the text of every piece
+  /// Before a clone speaks it says what it is: a piece of its own, with index -1, bound by no limit of the
+  /// request. Other voices say nothing.
+  bool disclaimer = false;
+  std::string disclaimer_text;      ///< empty = default_disclaimer
+  std::string disclaimer_language;  ///< empty = that of the request, else of the voice, else English
   /// Called on the speaking thread after every few frames: index of the piece, frames spoken so far in all.
   std::function<void(int32_t piece, int64_t frames)> on_progress;
 };
 
 /// One piece of the text, spoken or being spoken.
 struct PieceReport {
-  int32_t index = 0;
+  int32_t index = 0;  ///< -1 = the disclaimer
   std::string text;
   uint64_t seed = 0;
   int32_t attempts = 1;
@@ -131,6 +136,8 @@ class LongText {
   struct Feed;
   struct Running;
   bool begin_piece();
+  void begin_disclaimer();
+  std::string disclaimer_language() const;
   void start(int32_t attempt);
   AudioChunk pull(int32_t max_frames);
   AudioChunk pull_text_stream(int32_t max_frames);
@@ -154,6 +161,8 @@ class LongText {
   int32_t piece_frames_ = 0;
   bool piece_given_out_ = false;
   bool in_piece_ = false;  // errors concern current_
+  bool disclaimer_due_ = false;
+  int64_t disclaimer_frames_ = 0;
   PieceReport current_;
   std::unique_ptr<Running> running_;
   std::mutex running_mutex_;  // cancel() against the exchange of running_

@@ -191,11 +191,18 @@ std::vector<int32_t> encode(Core& core, const SampleSource& source) {
   const std::lock_guard one_at_a_time(core.encoding);
   ready_encoders(core);
   std::vector<float> buffer(chunk_samples(core));
+  uint64_t before = 0;
   return encode_chunks(core, [&] {
     size_t filled = 0;
     for (size_t got = 1; filled < buffer.size() && got > 0; filled += got)
       got = source(std::span(buffer).subspan(filled));
-    return std::span<const float>(buffer).first(filled);
+    const auto part = std::span<const float>(buffer).first(filled);
+    const auto odd = std::find_if(part.begin(), part.end(), [](float x) { return !std::isfinite(x); });
+    if (odd != part.end())
+      throw Error(ErrorCode::audio_invalid, fmt::format("sample {} is not a finite number",
+                                                        before + static_cast<uint64_t>(odd - part.begin())));
+    before += filled;
+    return part;
   });
 }
 

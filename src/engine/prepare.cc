@@ -111,6 +111,7 @@ void refuse_reference(const SpeechRequest& r, ModelType type) {
                       : !r.x_vector.empty()  ? "x_vector"
                       : !r.ref_codes.empty() ? "ref_codes"
                       : !r.ref_text.empty()  ? "ref_text"
+                      : r.x_vector_only      ? "x_vector_only"
                                              : nullptr;
   if (field)
     throw Error(ErrorCode::unsupported, fmt::format("{} needs a Base model, and this is a {} model", field,

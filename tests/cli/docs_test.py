@@ -5,7 +5,9 @@ import unittest
 
 from support import ROOT, SKALD, skald
 
-COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"], ["bench"], ["compare"], ["doctor"], ["serve"])
+COMMANDS = (["say"], ["prompt"], ["verify"], ["codec", "decode"], ["codec", "encode"], ["voice", "add"],
+            ["voice", "design"], ["voice", "list"], ["voice", "show"], ["voice", "remove"], ["voice", "rename"],
+            ["voice", "export"], ["voice", "import"], ["bench"], ["compare"], ["doctor"], ["serve"])
 
 
 def options_of(command):
@@ -31,7 +33,7 @@ class Pages(unittest.TestCase):
 
     def test_the_reference_names_existing_options_only(self):
         offered = set().union(*map(options_of, COMMANDS)) | options_of([])
-        for page in ("docs/cli.md", "docs/errors.md"):
+        for page in ("docs/cli.md", "docs/errors.md", "docs/voices.md"):
             text = (ROOT / page).read_text()
             self.assertEqual(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - offered - {"--name"}, set(), page)
 
@@ -51,7 +53,9 @@ class Pages(unittest.TestCase):
     def test_completion(self):
         self.assertEqual(self.complete("s"), ["say", "serve"])
         self.assertEqual(self.complete("codec", "d"), ["decode"])
-        self.assertEqual(self.complete("say", "--vo"), ["--voice"])
+        self.assertEqual(self.complete("voice", "re"), ["remove", "rename"])
+        self.assertEqual(self.complete("voice", "add", "--identity", "r"), ["real"])
+        self.assertEqual(self.complete("say", "--vo"), ["--voice", "--voices"])
         self.assertEqual(self.complete("say", "--text-layout", ""), ["whole", "stream", "ahead"])
         self.assertEqual(self.complete("codec", "decode", "--de"), ["--device", "--decode"])
         self.assertEqual(self.complete("say", "--voice", "x", "-o", ""), [])

@@ -4,8 +4,9 @@ _skald() {
   local command=() word help
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case $word in
-      say | prompt | verify | codec | bench | compare | doctor | serve) [ ${#command[@]} -eq 0 ] && command+=("$word") ;;
-      decode) [ "${command[*]}" = codec ] && command+=("$word") ;;
+      say | prompt | verify | codec | voice | bench | compare | doctor | serve) [ ${#command[@]} -eq 0 ] && command+=("$word") ;;
+      encode | decode) [ "${command[*]}" = codec ] && command+=("$word") ;;
+      add | design | list | show | remove | rename | export | import) [ "${command[*]}" = voice ] && command+=("$word") ;;
     esac
   done
   help=$("${COMP_WORDS[0]}" "${command[@]}" --help 2>/dev/null) || return
@@ -15,7 +16,7 @@ _skald() {
     COMPREPLY=($(compgen -W "${choices//|/ }" -- "$current"))
   elif [[ $current == -* ]]; then
     COMPREPLY=($(compgen -W "$(grep -oE -- '^  (-[a-z],)?--[a-z-]+' <<<"$help" | grep -oE -- '--[a-z-]+')" -- "$current"))
-  elif [ ${#command[@]} -eq 0 ] || [ "${command[*]}" = codec ]; then
+  elif [ ${#command[@]} -eq 0 ] || [ "${command[*]}" = codec ] || [ "${command[*]}" = voice ]; then
     COMPREPLY=($(compgen -W "$(sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\) .*/\1/p' <<<"$help")" -- "$current"))
   else
     compopt -o default
