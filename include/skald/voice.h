@@ -72,7 +72,7 @@ Voice read_voice(std::string_view bytes, const std::string& file);
 
 /// Voices of other programs: prompt JSON of qwen3-tts-hip, .pt prompts of the official package (nothing in
 /// them is executed), CrispASR voice packs in GGUF, and our own files. The format is found by the bytes.
-/// Names that the file does not give are empty, and consent is always empty: it must be stated anew.
+/// Names that the file does not give are empty. Other programs' files carry no consent: it must be stated.
 std::vector<Voice> import_voices(std::string_view bytes, const std::string& file);
 
 /// A folder of voices, one file NAME.safetensors each. Files are written whole under another name and moved
