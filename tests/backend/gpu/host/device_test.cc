@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "frames.h"
 #include "skald/error.h"
@@ -162,6 +164,7 @@ TEST_P(GpuDeviceTest, TheCodecsQueueSeesWhatWasWrittenBeforeIt) {
   device_->select(Queue::codec);
   write(late, {5});
   device_->run(p);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // until all of it is done, in whatever order
   driver_.set_faults("");
   EXPECT_EQ(read(late), std::vector<int32_t>{5});
   EXPECT_EQ(read(counter), std::vector<int32_t>{1});
