@@ -104,6 +104,15 @@ class Making(Voices):
         self.assertEqual(rows - alone, 19)  # its frames
         self.assertNotEqual(self.speak("anna", "--x-vector-only"), self.speak("anna"))
 
+    def test_memory_that_was_used_before_changes_nothing(self):  # B040
+        voices = []
+        for fill in ("0", "170"):
+            self.env["MALLOC_PERTURB_"] = fill
+            self.add("anna", "--text", "Words of the clip", "--replace")
+            voices.append((self.store / "anna.safetensors").read_bytes()[-2000:])
+            voices.append(self.speak("anna"))
+        self.assertEqual(voices[:2], voices[2:])
+
     def test_without_words_the_speaker_vector_alone(self):
         made = self.add("anna", "--json").json()
         self.assertEqual((made["kind"], made["frames"]), ("x_vector", 0))
