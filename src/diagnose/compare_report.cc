@@ -90,9 +90,9 @@ std::string head_table(const CompareReport& r) {
   return out;
 }
 
+/// The outputs with rows that are not equal bit for bit.
 std::string op_table(const CompareReport& r) {
-  std::string out = fmt::format("{:<22}{:<16}{:<9}{:>9}{:>8}{:>11}{:>12}{:>12}  {}\n", "program", "op",
-                                "output", "rows", "equal", "element", "norm - 1", "signed", "worst at");
+  std::string out;
   for (const CompareReport::OpLine& line : r.ops) {
     const OpStatistics& s = line.statistics;
     if (s.equal_rows == s.rows) continue;
@@ -101,7 +101,10 @@ std::string op_table(const CompareReport& r) {
                        100.0 * static_cast<double>(s.equal_rows) / static_cast<double>(s.rows),
                        s.worst_element, s.worst_norm_ratio - 1, s.worst_signed_error, line.worst_label);
   }
-  return out;
+  if (out.empty()) return "every row is equal bit for bit\n";
+  return fmt::format("{:<22}{:<16}{:<9}{:>9}{:>8}{:>11}{:>12}{:>12}  {}\n", "program", "op", "output", "rows",
+                     "equal", "element", "norm - 1", "signed", "worst at") +
+         out;
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace skald::diagnose {
 
 /// What two devices may differ by in one op on equal inputs and weights: the order of sums and the last bits
 /// of functions. Rounding is random, so it hardly moves a norm or a mean; what does is a wrong calculation.
-/// 2e-4 finds one that is off by 0.1 % and lies a hundred times above what devices were measured to differ
-/// by (docs/compare.md).
+/// 2e-4 finds one that is off by 0.1 % and lies fifty times above what the GPU kernels were measured to
+/// differ by from the CPU (docs/compare.md).
 struct OpTolerance {
   double element = 2e-4;       ///< of the row's root mean square
   double norm_ratio = 2e-4;    ///< | |b| / |a| - 1 |

@@ -143,10 +143,8 @@ class SelfTest {
     compare.a = compare.b = o_.engine;
     compare.a.device = "cpu";
     compare.open = o_.open;
-    if (!o_.whole_comparison) {
-      compare.lengths = {1, 9, 33, 255, 257, 300, 302};
-      compare.frames = 6, compare.codec_frames = 24;
-    }
+    compare.lengths = o_.prompts;
+    compare.frames = o_.compared_frames, compare.codec_frames = o_.codec_frames;
     report_.kernels = run_compare(compare);
     report_.device = report_.kernels->device_b;
   }

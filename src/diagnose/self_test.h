@@ -21,8 +21,10 @@ struct SelfTestOptions {
   std::filesystem::path model;    ///< empty = a small one with random weights, made in `scratch`
   std::filesystem::path scratch;  ///< folder for temporary files
   std::vector<int32_t> lengths{16, 128, 1000};  ///< frames of the generations, ascending
-  bool whole_comparison = false;                ///< every length of `skald compare`, not a few of them
-  DeviceOpener open;                            ///< empty = engine::open_device
+  /// Of the comparison with the CPU: where blocks end, and where faults of other systems began.
+  std::vector<int32_t> prompts{1, 9, 33, 255, 257, 300, 302};
+  int32_t compared_frames = 6, codec_frames = 24;
+  DeviceOpener open;  ///< empty = engine::open_device
   std::function<void(std::string_view)> on_progress;
 };
 
