@@ -1,22 +1,31 @@
 """Generates the tiny random-weight snapshots under tests/fixtures/models: every model type, official layout, ~1 MB each.
 
     python tiny.py OUT [NAME ...] [--no-stop] [--seed N]
+    python tiny.py OUT --missing
 
-The result depends on the seed alone (numpy is the only dependency). Without names all committed snapshots are written.
+The result depends on the seed alone (numpy is the only dependency). Without names all snapshots are written. The weights
+are not committed: the build of the tests calls the second form, which draws those that are not there yet and compares
+them with tiny.sha256 beside this file, so that every machine tests the same numbers.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import hashlib
+import os
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import toy_tokenizer
 from snapshot import ADDED_TOKENS, write_snapshot
 
 CODES = 64  # codes per codebook; the talker has 1024 control ids after them
 CODEC_SEED = 4212  # one codec for all snapshots, as in the published ones
+SUMS = Path(__file__).with_name("tiny.sha256")  # of every weight file, as `sha256sum` prints them
 HEAD_GAIN = 28.0  # spread of the logits: keeps the argmax margins of long runs above 1e-3
 
 
@@ -135,13 +144,35 @@ def write_tiny(folder: Path, variant: Variant) -> dict[str, int]:
                           head_gain=HEAD_GAIN, eos_scale=variant.eos_scale)
 
 
+def missing_weights(folder: Path) -> dict[str, str]:
+    """The weight files of tiny.sha256 that are not there, with their sums."""
+    lines = SUMS.read_text().splitlines()
+    return {name: total for total, name in (line.split("  ") for line in lines) if not (folder / name).exists()}
+
+
+def draw_missing(folder: Path) -> None:
+    """Draws every missing weight file. Each appears whole or not at all; exits with a sentence if a sum differs."""
+    missing = missing_weights(folder)
+    for snapshot in sorted({name.split("/")[0] for name in missing}):
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".drawn-") as fresh:
+            write_tiny(Path(fresh) / snapshot, VARIANTS[snapshot])
+            for name in (name for name in missing if name.startswith(snapshot + "/")):
+                if hashlib.sha256((Path(fresh) / name).read_bytes()).hexdigest() != missing[name]:
+                    sys.exit(f"tiny.py: {folder / name}: this numpy ({np.__version__}) draws other numbers than "
+                             f"{SUMS.name} expects; use the numpy of Debian 12 or 13")
+                os.replace(Path(fresh) / name, folder / name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder that receives one folder per snapshot")
     parser.add_argument("names", nargs="*", help=f"of {', '.join(VARIANTS)}; default all")
     parser.add_argument("--no-stop", action="store_true", help="make the stop token unreachable")
-    parser.add_argument("--seed", type=int, help="other weights than the committed ones")
+    parser.add_argument("--seed", type=int, help="other weights than those of the fixtures")
+    parser.add_argument("--missing", action="store_true", help="only the weights that are not there, as tiny.sha256 has them")
     args = parser.parse_args()
+    if args.missing:
+        return draw_missing(args.out)
     for name in args.names or VARIANTS:
         if name not in VARIANTS:
             parser.error(f"unknown snapshot {name!r}")
