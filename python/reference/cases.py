@@ -254,3 +254,12 @@ ENCODE_CASES = (
     EncodeCase("encode-1b7-3s", 72000, 2, "tiny-base-1b7", False),
     EncodeCase("encode-1b7-10s", 240000, 50, "tiny-base-1b7", False),
 )
+
+
+def kind(case: Case) -> tuple:
+    """Cases of one kind differ in their words and limits only."""
+    return (case.model, case.layout, bool(case.instruct), bool(case.ref_frames), bool(case.clip), case.samples_talker)
+
+
+# The first case of each kind stores activations too; in the others codes, prompt and waveform pin the run.
+WITH_ACTIVATIONS = set({kind(c): c.name for c in reversed(CASES)}.values())

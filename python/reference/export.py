@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import clips
-from cases import CASES, CODEC_CASES, ENCODE_CASES, Case, CodecCase, EncodeCase
+from cases import CASES, CODEC_CASES, ENCODE_CASES, WITH_ACTIVATIONS, Case, CodecCase, EncodeCase
 from encode import export_encode_case
 from oracle import Recorder, Run, VoiceClonePromptItem, decode_chunked, decode_whole, load, margin
 from tiny import CODES
@@ -136,11 +136,12 @@ def arrays(case: Case, run: Run, given: dict[str, np.ndarray]) -> dict[str, np.n
     frames = len(run.codes)
     kept = {
         "ids": run.ids, "instruct_ids": run.instruct_ids, "ref_ids": run.ref_ids, "prompt_rows": run.prompt_rows,
-        "trailing": run.trailing, "codes": run.codes, "code0": np.array(run.code0, np.int32),
-        "hidden": np.stack(run.hidden)[: case.keep_hidden], "logits": np.stack(run.logits)[: case.keep_logits],
-        "predictor_logits": np.stack(run.predictor_logits).reshape(frames, 15, -1)[: case.keep_predictor],
-        "wave_head": run.wave[:EDGE], "wave_tail": run.wave[-EDGE:], **given,
+        "codes": run.codes, "wave_head": run.wave[:EDGE], "wave_tail": run.wave[-EDGE:], **given,
     }
+    if case.name in WITH_ACTIVATIONS:
+        kept["hidden"] = np.stack(run.hidden)[: case.keep_hidden]
+        kept["logits"] = np.stack(run.logits)[: case.keep_logits]
+        kept["predictor_logits"] = np.stack(run.predictor_logits).reshape(frames, 15, -1)[: case.keep_predictor]
     if case.samples_talker:
         kept["probs"], kept["noise"] = (np.stack(x) for x in zip(*run.talker_draws))
     if case.samples_predictor:
