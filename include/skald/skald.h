@@ -5,6 +5,9 @@
 // lock. One stream is used from one thread at a time, except for `cancel`, and `push`/`finish` of a
 // TextStream, which may be called from any thread. Nothing here reads the environment, prints, or ends the
 // process.
+//
+// Floating point: results do not depend on the rounding mode or the denormal numbers of the calling thread,
+// which keeps its environment, flags included. Functions that are called back have the default one.
 #pragma once
 
 #include <cstdint>

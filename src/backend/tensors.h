@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/ops.h"
+#include "base/half.h"
 
 namespace skald::backend {
 
@@ -31,19 +32,6 @@ Packing choose_packing(WeightPrecision wanted, WeightRole role, const TensorSour
 /// The shape in the role's rank; a matrix may come as a convolution of width 1. Throws Error(model_invalid)
 /// naming the tensor when rank, type or size do not fit.
 std::vector<int64_t> check_source(WeightRole role, const TensorSource& source);
-
-inline float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-inline float from_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16, exponent = (bits >> 10) & 31u,
-                 mantissa = bits & 0x3FFu;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
-  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24 is exact
-    const float value = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
 
 /// Calls f(i, value) for `count` elements.
 template <class F>
@@ -69,13 +57,6 @@ void each_element(Dtype type, const std::byte* from, int64_t count, F&& f) {
 
 /// `count` elements of a file as float32.
 void to_float(Dtype type, const std::byte* from, int64_t count, float* to);
-
-/// To the nearest, ties to even; NaN stays NaN.
-inline uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
-}
 
 /// Rounds a run of at most kScaleInputs weights, calls store(i, int8) for each and returns their scale.
 /// Symmetric: scale = largest magnitude / 127. Runs that are zero, or too small for a normal scale, become

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/control_group.h"
+#include "base/float_environment.h"
 #include "skald/error.h"
 
 namespace skald {
@@ -150,6 +151,7 @@ bool Pool::take(uint32_t epoch, int thread) {
 }
 
 void Pool::help(int thread) {
+  const DefaultFloats floats;  // a new thread has those of the one that started it
   uint32_t seen = 0;
   while (true) {
     seen = wait_change(epoch_, seen);

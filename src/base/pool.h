@@ -26,7 +26,7 @@ ThreadLimit usable_threads(const std::filesystem::path& root = "/");
 /// Runs `tasks` calls of a function on the calling thread and `threads - 1` helpers, and returns when all are
 /// done. Which thread runs which task is not fixed, so a task must not depend on it. One caller at a time, no
 /// nesting. A helper that the system does not schedule never delays a call: the caller takes the remaining
-/// tasks itself.
+/// tasks itself. Helpers have the default floating point environment; the caller keeps its own.
 class Pool {
  public:
   /// Throws Error(device) when the system refuses a thread.

@@ -208,7 +208,7 @@ void write_tensors(const fs::path& path, const std::vector<model::ExpectedTensor
     Filler filler(tensor.name, tensor.shape);
     for (size_t i = 0; i < count; ++i) {
       const float value = filler.next();
-      const uint16_t half = backend::to_bf16(value);
+      const uint16_t half = to_bf16(value);
       bf16 ? append(data, &half, sizeof(half)) : append(data, &value, sizeof(value));
     }
     header[tensor.name] = {

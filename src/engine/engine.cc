@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "base/float_environment.h"
 #include "engine/codec_run.h"
 #include "engine/core.h"
 #include "engine/make_voice.h"
@@ -53,11 +54,13 @@ class LoadedEngine final : public Engine {
 
   std::unique_ptr<SpeechStream> start_stream(const SpeechRequest& request,
                                              const Diagnosis* diagnosis) override {
+    const DefaultFloats floats;
     return make_speech_stream(core_, completed_request(*core_, request), diagnosis);
   }
 
   std::unique_ptr<TextStream> start_text_stream(const SpeechRequest& request,
                                                 const Diagnosis* diagnosis) override {
+    const DefaultFloats floats;
     return make_text_stream(core_, completed_request(*core_, request), diagnosis);
   }
 
@@ -85,6 +88,7 @@ class LoadedEngine final : public Engine {
   }
 
   void decode_to(std::span<const int32_t> codes, DecodeMode mode, const SampleSink& sink) override {
+    const DefaultFloats floats;
     check_codes(core_->config(), codes, "codes");
     const SlotLease lease(core_);
     CodecRun run(*core_, lease.slot(), mode);
@@ -99,9 +103,13 @@ class LoadedEngine final : public Engine {
     }
   }
 
-  std::vector<int32_t> encode(const SampleSource& source) override { return engine::encode(*core_, source); }
+  std::vector<int32_t> encode(const SampleSource& source) override {
+    const DefaultFloats floats;
+    return engine::encode(*core_, source);
+  }
 
   MadeVoice make_voice(const VoiceRequest& request) override {
+    const DefaultFloats floats;
     VoiceRequest completed = request;
     if (completed.request_id.empty()) completed.request_id = random_id();
     return engine::make_voice(*core_, completed);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/float_environment.h"
 #include "engine/core.h"
 #include "engine/devices.h"
 #include "engine/memory.h"
@@ -36,6 +37,7 @@ model::ModelOptions model_options(const EngineOptions& o) {
 
 std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOptions& options,
                                 const DeviceWrap& wrap) {
+  const DefaultFloats floats;
   check_options(options);
   const model::ModelConfig config = model::load_config(dir);
   check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);

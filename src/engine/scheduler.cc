@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/float_environment.h"
 #include "engine/scheduler_job.h"
 #include "engine/streams.h"
 #include "model/talker_limits.h"
@@ -62,6 +63,7 @@ class Scheduler::Loop {
   Engine& engine() { return *engine_; }
 
   std::unique_ptr<SpeechStream> start(const SpeechRequest& request, std::shared_ptr<Pace> pace) {
+    const DefaultFloats floats;
     auto job = std::make_shared<Job>(core_, completed_request(*core_, request), false, std::move(pace),
                                      Clock::now());
     enter(job);
@@ -69,6 +71,7 @@ class Scheduler::Loop {
   }
 
   std::unique_ptr<TextStream> start_text(const SpeechRequest& request, std::shared_ptr<Pace> pace) {
+    const DefaultFloats floats;
     auto job =
         std::make_shared<Job>(core_, completed_request(*core_, request), true, std::move(pace), Clock::now());
     enter(job);
@@ -102,6 +105,7 @@ class Scheduler::Loop {
   }
 
   void run() {
+    const DefaultFloats floats;  // a new thread has those of the one that started it
     uint64_t seen = 0;
     for (;;) {
       Jobs jobs;

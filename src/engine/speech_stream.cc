@@ -1,4 +1,5 @@
 // A stream over text that is complete.
+#include "base/float_environment.h"
 #include "engine/streams.h"
 
 namespace skald::engine {
@@ -11,7 +12,10 @@ class CompleteTextStream final : public SpeechStream {
       : utterance_(core, request, prepare(core->config(), core->tokenizer, request, false), diagnosis,
                    started) {}
 
-  AudioChunk next_audio(int32_t max_frames) override { return utterance_.next(max_frames); }
+  AudioChunk next_audio(int32_t max_frames) override {
+    const DefaultFloats floats;
+    return utterance_.next(max_frames);
+  }
   void cancel() noexcept override { utterance_.cancel(); }
   SpeechResult result() const override { return utterance_.result(); }
   std::vector<int32_t> codes() const override { return utterance_.codes(); }

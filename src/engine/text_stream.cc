@@ -1,4 +1,5 @@
 // A stream over text that arrives in pieces.
+#include "base/float_environment.h"
 #include "engine/streams.h"
 #include "engine/text_feed.h"
 #include "engine/text_queue.h"
@@ -26,6 +27,7 @@ class PiecewiseTextStream final : public TextStream {
   }
 
   StreamReply poll(int32_t max_frames) override {
+    const DefaultFloats floats;
     StreamReply reply;
     try {
       reply.chunk = utterance_.next(max_frames);

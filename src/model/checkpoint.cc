@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -17,6 +16,7 @@
 #include <set>
 #include <utility>
 
+#include "backend/tensors.h"
 #include "model/fault.h"
 #include "model/json_fields.h"
 #include "model/safetensors.h"
@@ -258,26 +258,6 @@ void compare_with_index(const std::string& shard, const std::set<std::string>& f
   }
 }
 
-float from_half(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
-  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24, exact in float32
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
-}
-
-template <class Bits, class Convert>
-void convert(std::span<const std::byte> data, std::vector<float>& out, Convert&& to_float) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    Bits bits;
-    std::memcpy(&bits, data.data() + i * sizeof(Bits), sizeof(Bits));
-    out[i] = to_float(bits);
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const Checkpoint> Checkpoint::open(const fs::path& dir) {
@@ -314,16 +294,8 @@ std::vector<float> to_floats(const backend::TensorSource& source) {
             quote(source.name)));
   }
   std::vector<float> out(source.data.size() / dtype_size(source.dtype));
-  switch (source.dtype) {
-    case Dtype::f16: convert<uint16_t>(source.data, out, from_half); break;
-    case Dtype::bf16:
-      convert<uint16_t>(source.data, out, [](uint16_t bits) {
-        return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-      });
-      break;
-    default:
-      if (!out.empty()) std::memcpy(out.data(), source.data.data(), out.size() * sizeof(float));
-  }
+  backend::each_element(source.dtype, source.data.data(), static_cast<int64_t>(out.size()),
+                        [&](int64_t i, float value) { out[static_cast<size_t>(i)] = value; });
   return out;
 }
 

@@ -1,10 +1,9 @@
 // Voice prompts of the official package, as torch.save writes them.
 #include <fmt/format.h>
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 
+#include "base/half.h"
 #include "voice/import.h"
 #include "voice/pickle.h"
 #include "voice/voice_checks.h"
@@ -24,13 +23,6 @@ T load(const char* from) {
   return value;
 }
 
-double from_half(uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const double mantissa = bits & 0x3FF, sign = bits >> 15 != 0 ? -1 : 1;
-  if (exponent == 31) return mantissa == 0 ? sign * HUGE_VAL : NAN;
-  return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25));
-}
-
 /// How an element of a storage becomes a number.
 struct ElementType {
   std::string_view storage;
@@ -41,11 +33,9 @@ struct ElementType {
 constexpr ElementType kTypes[] = {
     {"torch FloatStorage", 4, [](const char* p) { return static_cast<double>(load<float>(p)); }},
     {"torch DoubleStorage", 8, [](const char* p) { return load<double>(p); }},
-    {"torch HalfStorage", 2, [](const char* p) { return from_half(load<uint16_t>(p)); }},
+    {"torch HalfStorage", 2, [](const char* p) { return static_cast<double>(from_f16(load<uint16_t>(p))); }},
     {"torch BFloat16Storage", 2,
-     [](const char* p) {
-       return static_cast<double>(std::bit_cast<float>(uint32_t{load<uint16_t>(p)} << 16));
-     }},
+     [](const char* p) { return static_cast<double>(from_bf16(load<uint16_t>(p))); }},
     {"torch LongStorage", 8, [](const char* p) { return static_cast<double>(load<int64_t>(p)); }},
     {"torch IntStorage", 4, [](const char* p) { return static_cast<double>(load<int32_t>(p)); }},
     {"torch ShortStorage", 2, [](const char* p) { return static_cast<double>(load<int16_t>(p)); }},

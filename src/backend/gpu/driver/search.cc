@@ -8,6 +8,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/float_environment.h"
+
 namespace skald::backend::gpu {
 
 namespace fs = std::filesystem;
@@ -22,6 +24,7 @@ Library Library::open(const std::string& path, std::vector<Attempt>& attempts) {
     attempts.push_back({path, false, "no such file"});
     return library;
   }
+  const DefaultFloats kept;  // of this thread, whatever the library's start does to them
   library.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library.handle_) {
     const char* why = dlerror();
