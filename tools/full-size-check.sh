@@ -1,6 +1,7 @@
 #!/bin/bash
 # Compares skald with the official package at true size: random-weight snapshots of the published layout, prefill and
-# five forced frames, all sixteen heads; then a clip through both encoders. Needs about 16 GB of disk, 12 GB of memory and 25 minutes.
+# five forced frames, all sixteen heads; rounded weights and products against float32 over 60 forced frames; then a clip
+# through both encoders. Needs about 16 GB of disk, 12 GB of memory and 35 minutes.
 set -euo pipefail
 
 usage() {
@@ -36,6 +37,14 @@ for size in "$@"; do
   echo "== $size"
   "$oracle/bin/python" "$root/python/reference/compare.py" "$(find "$dump" -name request.json -printf '%h\n' | head -n 1)" \
     "$reference" || status=1
+
+  # What may be rounded, against float32: all sixteen heads and the waveform. The limits are those of docs/compare.md.
+  for rounded in "bf16 exact" "int8 exact" "bf16 fast" "int8 fast"; do
+    read -r weights compute <<<"$rounded"
+    echo "== $size, weights $weights, compute $compute"
+    "$skald" compare --model "$snapshot" --a cpu --b cpu --weights f32 --b-weights "$weights" --b-compute "$compute" \
+      --lengths 22 --frames 60 || status=1
+  done
 
   # A clip through both encoders of the Base model of this size.
   base=$folder/$size-base clip=$folder/$size-clip

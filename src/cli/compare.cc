@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kFooter =
     R"(First both devices run every recorded program op by op on the same inputs: the first result beyond
-tolerance is named. Then each goes on from what it computed itself, with all codes given. Prompts and codes
+tolerance is named. Then each goes on from what it computed itself, with all codes given. With --b-weights or
+--b-compute only the latter: 16 heads and the waveform, against the limits of that rounding. Prompts and codes
 are made from the seed, so the object may be published. docs/compare.md explains the numbers.
 Exit status: 0 equal within tolerance, 1 different, 3 model, 4 device.)";
 
@@ -63,6 +64,11 @@ class Compare : public Command {
     add_name(*app_, "--weights", "TYPE", o_.engine.weights,
              "Hold the language model's matrices as f32, bf16 or int8 on both; default: as the files are",
              kGroup);
+    add_name(*app_, "--compute", "MODE", o_.engine.compute, "exact (default) or fast on both, CPUs alone",
+             kGroup);
+    add_name(*app_, "--b-weights", "TYPE", b_weights_, "On --b, if not as on --a: what does rounding change?",
+             kGroup);
+    add_name(*app_, "--b-compute", "MODE", b_compute_, "On --b, if not as on --a", kGroup);
     add_whole_number(
         *app_, "--threads", 1, 1024, [this](int32_t v) { o_.threads = v; },
         "Threads of a CPU; else $SKALD_THREADS, else what the process may use", kGroup);
@@ -92,6 +98,8 @@ class Compare : public Command {
     compare_.model = o_.model;
     compare_.a = compare_.b = o_.engine;
     compare_.a.device = a_, compare_.b.device = b_;
+    if (!b_weights_.empty()) compare_.b.weights = b_weights_;
+    if (!b_compute_.empty()) compare_.b.compute = b_compute_;
     compare_.on_progress = [&](std::string_view what) {
       session.log.status(fmt::format("compare: {}", what));
     };
@@ -112,7 +120,7 @@ class Compare : public Command {
   CLI::App* app_;
   RequestOptions o_;
   diagnose::CompareOptions compare_;
-  std::string a_ = "cpu", b_ = "gpu", lengths_;
+  std::string a_ = "cpu", b_ = "gpu", b_weights_, b_compute_, lengths_;
   bool json_ = false;
 };
 

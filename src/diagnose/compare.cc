@@ -60,24 +60,24 @@ class Comparison {
     progress("opening the devices and loading the model");
     config_ = model::load_config(o_.model);
     report_.model_type = model::model_type_name(config_.type), report_.model_size = config_.size_tag;
-    report_.weights = o_.a.weights != "auto"               ? o_.a.weights
-                      : model::has_bf16_matrices(o_.model) ? "bf16"
-                                                           : "f32";
-    report_.request = request_tolerance(report_.weights);
+    report_.arithmetic_a = arithmetic_of(o_.a), report_.arithmetic_b = arithmetic_of(o_.b);
+    report_.request = request_tolerance(report_.arithmetic_a, report_.arithmetic_b);
     sizes_ = sizes_of();
-    auto a = open_one(o_.a);
-    auto b = open_one(o_.b);
+    auto a = open_one(o_.a, report_.arithmetic_a);
+    auto b = open_one(o_.b, report_.arithmetic_b);
     require_memory();
     report_.device_a = a->name(), report_.device_b = b->name();
     pair_ = std::make_unique<PairDevice>(std::move(a), std::move(b), report_.op_tolerance);
   }
 
   void run() {
+    const bool alike = report_.arithmetic_a == report_.arithmetic_b;
+    if (!alike) pair_->set_mode(PairDevice::Mode::apart);  // what is computed while loading differs as well
     pair_->set_context("loading");
     model_ = model::Model::load(o_.model, *pair_, sizes_);
     x_vector_ = floats(static_cast<size_t>(config_.talker.hidden_size), 0.1f);
-    pair_->compare_memory();
-    if (o_.lockstep) {
+    if (alike) pair_->compare_memory();
+    if (o_.lockstep && alike) {
       lockstep_prompts();
       lockstep_frames();
       lockstep_lanes();
@@ -118,17 +118,29 @@ class Comparison {
     if (o_.on_progress) o_.on_progress(what);
   }
 
-  std::unique_ptr<backend::Backend> open_one(const EngineOptions& options) {
+  Arithmetic arithmetic_of(const EngineOptions& options) const {
+    if (options.weights != "auto") return {options.weights, options.compute};
+    return {model::has_bf16_matrices(o_.model) ? "bf16" : "f32", options.compute};
+  }
+
+  std::unique_ptr<backend::Backend> open_one(const EngineOptions& options, const Arithmetic& arithmetic) {
     if (o_.open) return o_.open(options);
     engine::OpenedDevice opened = engine::open_device(options);
-    if (opened.cpu) ++cpu_devices_;
+    if (opened.cpu) cpu_arithmetic_.push_back(arithmetic);
     return std::move(opened.device);
   }
 
   /// The model lies in this machine's memory once for every CPU.
   void require_memory() const {
-    model::MemoryEstimate needed = model::estimate_memory(config_, sizes_);
-    needed.weights *= cpu_devices_, needed.cache *= cpu_devices_, needed.buffers *= cpu_devices_;
+    model::MemoryEstimate needed;
+    for (const Arithmetic& arithmetic : cpu_arithmetic_) {
+      model::ModelOptions sizes = sizes_;
+      sizes.matrix_bytes = arithmetic.weights == "int8"                                    ? 1.0625
+                           : arithmetic.weights == "bf16" || arithmetic.compute != "exact" ? 2
+                                                                                           : 4;
+      const model::MemoryEstimate one = model::estimate_memory(config_, sizes);
+      needed.weights += one.weights, needed.cache += one.cache, needed.buffers += one.buffers;
+    }
     EngineOptions told = o_.a;
     told.slots = sizes_.slots, told.cache_capacity = sizes_.cache_capacity;
     engine::check_memory(needed, engine::available_memory(), told);
@@ -139,7 +151,6 @@ class Comparison {
     const int32_t needed = std::max(longest + kForcedFrames, kFramePrompt + o_.frames) + 8;
     model::ModelOptions sizes;
     sizes.slots = kSlots, sizes.codec_chunk = 16, sizes.prefix_entries = 1;
-    sizes.matrix_bytes = report_.weights == "f32" ? 4 : report_.weights == "bf16" ? 2 : 1.0625;
     sizes.cache_capacity = (needed + 63) / 64 * 64;
     if (sizes.cache_capacity > config_.talker.max_position_embeddings)
       throw Error(ErrorCode::invalid_argument,
@@ -387,6 +398,7 @@ class Comparison {
       samples[side == PairDevice::Side::b] = decode(0, random_codes(numbers, frames));
     }
     pair_->read_from(PairDevice::Side::a);
+    report_.waveform_rms = root_mean_square(samples[0]);
     for (size_t i = 0; i < samples[0].size(); ++i) {
       const double difference = std::abs(double{samples[1][i]} - samples[0][i]);
       report_.waveform_difference =
@@ -401,7 +413,7 @@ class Comparison {
   std::unique_ptr<PairDevice> pair_;
   std::unique_ptr<model::Model> model_;
   std::vector<float> x_vector_;
-  uint64_t cpu_devices_ = 0;
+  std::vector<Arithmetic> cpu_arithmetic_;
 };
 
 void check_options(const CompareOptions& o) {
@@ -413,11 +425,6 @@ void check_options(const CompareOptions& o) {
   within("frames", o.frames, 0, kMostFrames);
   within("codec_frames", o.codec_frames, 0, kMostFrames);
   for (const int32_t length : o.lengths) within("lengths", length, 1, kMostLength);
-  if (o.a.weights != o.b.weights)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("weights are {} on one device and {} on the other; what is compared is the same "
-                            "calculation",
-                            o.a.weights, o.b.weights));
 }
 
 void find_failures(CompareReport& r) {
@@ -463,10 +470,15 @@ std::vector<int32_t> default_lengths() {
   return lengths;
 }
 
-RequestTolerance request_tolerance(std::string_view weights) {
-  if (weights == "f32")
+RequestTolerance request_tolerance(const Arithmetic& a, const Arithmetic& b) {
+  const Arithmetic f32{.weights = "f32"};
+  if (a == f32 && b == f32)
     return {.worst_cosine = 0.99999, .mean_cosine = 0.99999, .tie = 1e-5, .codes_equal = true};
-  return {.worst_cosine = 0.998, .mean_cosine = 0.9995, .tie = 1e-5, .codes_equal = false};
+  if (a == b) return {.worst_cosine = 0.998, .mean_cosine = 0.9995, .tie = 1e-5};
+  RequestTolerance t{.worst_cosine = 0.99999, .mean_cosine = 0.99999, .tie = 1e-5};
+  if (a.compute != b.compute) t.worst_cosine = t.mean_cosine = 0.9995, t.waveform = 1e-3;
+  if ((a.weights == "int8") != (b.weights == "int8")) t.worst_cosine = 0.99, t.mean_cosine = 0.998;
+  return t;
 }
 
 double CompareReport::mean_cosine() const {

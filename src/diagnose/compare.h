@@ -1,4 +1,5 @@
-// Are two devices equal? Op by op on the same inputs, then whole requests with every code given.
+// Are two devices equal? Op by op on the same inputs, then whole requests with every code given. With weights
+// or products that differ between the two: how much does rounding them change?
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,9 @@ using DeviceOpener = std::function<std::unique_ptr<backend::Backend>(const Engin
 
 struct CompareOptions {
   std::filesystem::path model;
-  EngineOptions a, b;            ///< device, cpu_target, threads, weights, where to find GPU software
+  /// Device, cpu_target, threads, weights, compute, where to find GPU software. Ops are compared in lock step
+  /// only where both have the same weights and compute: else what differs is meant to.
+  EngineOptions a, b;
   std::vector<int32_t> lengths;  ///< prompt rows, ascending; empty = default_lengths()
   int32_t frames = 60;           ///< forced frames
   int32_t codec_frames = 120;
@@ -35,6 +38,13 @@ struct CompareOptions {
 /// Prompt lengths where block sizes, windows and known faults lie: up to 640, dense at 255-260 and 290-310.
 std::vector<int32_t> default_lengths();
 
+/// How a device holds matrices and multiplies them.
+struct Arithmetic {
+  std::string weights;            ///< f32, bf16 or int8
+  std::string compute = "exact";  ///< or fast
+  bool operator==(const Arithmetic&) const = default;
+};
+
 /// Limits of a whole request, where differences add up over layers and frames.
 struct RequestTolerance {
   double worst_cosine = 0, mean_cosine = 0;
@@ -42,7 +52,8 @@ struct RequestTolerance {
   bool codes_equal = false;  ///< an argmax that differs is a difference, unless it is a tie
   double waveform = 1e-4;    ///< largest difference of samples
 };
-RequestTolerance request_tolerance(std::string_view weights);
+/// Of devices that compute alike, or of one that rounds more than the other (docs/compare.md).
+RequestTolerance request_tolerance(const Arithmetic& a, const Arithmetic& b);
 
 /// One head over all forced frames.
 struct HeadReport {
@@ -60,7 +71,8 @@ struct Failure {
 
 struct CompareReport {
   std::string device_a, device_b;
-  std::string model_type, model_size, weights;
+  std::string model_type, model_size;
+  Arithmetic arithmetic_a, arithmetic_b;
   std::vector<int32_t> lengths;
   int32_t frames = 0, codec_frames = 0;
   uint64_t seed = 0;
@@ -80,7 +92,7 @@ struct CompareReport {
   // Forced requests.
   RequestTolerance request;
   std::vector<HeadReport> heads;
-  double waveform_difference = 0;
+  double waveform_difference = 0, waveform_rms = 0;  ///< the latter of `a`
   double mean_cosine() const;
   double worst_cosine() const;
 

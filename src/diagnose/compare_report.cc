@@ -143,7 +143,10 @@ Json to_json(const CompareReport& r) {
             {"a", r.device_a},
             {"b", r.device_b},
             {"model", {{"type", r.model_type}, {"size", r.model_size}}},
-            {"weights", r.weights},
+            {"weights", r.arithmetic_a.weights},
+            {"compute", r.arithmetic_a.compute},
+            {"b_weights", r.arithmetic_b.weights},
+            {"b_compute", r.arithmetic_b.compute},
             {"seed", r.seed},
             {"tolerance",
              {{"element", r.op_tolerance.element},
@@ -164,25 +167,33 @@ Json to_json(const CompareReport& r) {
              {{"worst_cosine", r.worst_cosine()},
               {"mean_cosine", r.mean_cosine()},
               {"heads", heads_json(r)},
-              {"waveform_difference", number(r.waveform_difference)}}}};
+              {"waveform_difference", number(r.waveform_difference)},
+              {"waveform_rms", number(r.waveform_rms)}}}};
   return json;
 }
 
 std::string to_text(const CompareReport& r) {
-  std::string out = fmt::format("a: {}\nb: {}\nmodel: {} {}, weights {}, seed {}\n", r.device_a, r.device_b,
-                                r.model_type, r.model_size, r.weights, r.seed);
+  const bool alike = r.arithmetic_a == r.arithmetic_b;
+  std::string out = fmt::format(
+      "a: {}\nb: {}\nmodel: {} {}, weights {}, seed {}\n", r.device_a, r.device_b, r.model_type, r.model_size,
+      alike ? r.arithmetic_a.weights
+            : fmt::format("{} and {}", r.arithmetic_a.weights, r.arithmetic_b.weights),
+      r.seed);
   if (r.ops_compared > 0)
     out += fmt::format(
         "\nlock step: {} ops on equal inputs, {} prompt lengths, {} frames, {} codec frames; "
         "rows that are not equal bit for bit:\n{}",
         r.ops_compared, r.lengths.size(), r.frames, r.codec_frames, op_table(r));
   if (!r.heads.empty() && r.heads.front().compared > 0)
-    out += fmt::format("\neach on its own, all codes given:\n{}samples differ by at most {:.2e}\n",
-                       head_table(r), r.waveform_difference);
+    out += fmt::format(
+        "\neach on its own, all codes given:\n{}all: worst cosine {:.7f}, mean {:.7f}; samples "
+        "differ by at most {:.2e}, their root mean square is {:.3f}\n",
+        head_table(r), r.worst_cosine(), r.mean_cosine(), r.waveform_difference, r.waveform_rms);
   out += "\n";
   for (const Failure& f : r.failures) out += fmt::format("DIFFERENT, {}: {}\n", f.where, f.what);
   if (r.error) out += fmt::format("ERROR: {} [{}]\n", r.error->what(), error_code_name(r.error->code()));
-  return out + (r.equal() ? "equal within tolerance\n" : "");
+  if (!r.equal()) return out;
+  return out + (alike ? "equal within tolerance\n" : "rounding stays within its limits\n");
 }
 
 }  // namespace skald::diagnose

@@ -158,7 +158,7 @@ class SelfTest {
     sizes.cache_capacity = kPromptRows + o_.lengths.back() + 8;
     const auto model = model::Model::load(model_, *device, sizes);
     report_.read_bytes_per_second = device->measure_speed().read_bytes_per_second;
-    const std::string& weights = report_.kernels->weights;
+    const std::string& weights = report_.kernels->arithmetic_a.weights;
     report_.bytes_per_frame = bytes_per_frame(config,
                                               weights == "f32"    ? 4
                                               : weights == "bf16" ? 2

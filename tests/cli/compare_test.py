@@ -31,6 +31,16 @@ class Compare(Case):
         self.assertEqual(first.out, second.out)
         self.assertEqual(first.json()["weights"], "int8")
 
+    def test_what_rounding_changes(self):
+        result = self.assert_status(skald("compare", "--b", "cpu", *SHORT, "--weights", "f32", "--b-weights", "int8",
+                                          "--b-compute", "fast", "--json"), 0)
+        bundle = result.json()
+        self.assertEqual([bundle[name] for name in ("weights", "compute", "b_weights", "b_compute")],
+                         ["f32", "exact", "int8", "fast"])
+        self.assertEqual(bundle["lock_step"]["ops_compared"], 0)
+        self.assertTrue(0.99 < bundle["forced"]["worst_cosine"] < 0.999999)
+        self.assertTrue(0 < bundle["forced"]["waveform_difference"] < 1e-3)
+
     def test_a_device_that_is_not_there(self):
         result = self.assert_status(skald("compare", "--b", "hip:7", *SHORT, "--json"), 4)
         self.assertEqual(result.json()["error"]["code"], "device")
@@ -42,7 +52,8 @@ class Misuse(Case):
         for words, named in ((["--lengths", "1,,2"], "--lengths"), (["--lengths", "5-3"], "--lengths"), (["--lengths", "0"], "--lengths"),
                              (["--lengths", "1-"], "--lengths"), (["--lengths", "4001"], "--lengths"), (["--lengths", "7x"], "--lengths"),
                              (["--frames", "-1"], "--frames"), (["--c", "cpu"], "'--c'"), (["--a", ""], "--a"),
-                             (["--b", "cpu:MMX"], "MMX"), (["--weights", "int3", "--b", "cpu"], "int3"), (["Hello"], "compare takes no text")):
+                             (["--b", "cpu:MMX"], "MMX"), (["--weights", "int3", "--b", "cpu"], "int3"),
+                             (["--b-weights", "int3", "--b", "cpu"], "int3"), (["--b-compute", "vague", "--b", "cpu"], "vague"), (["Hello"], "compare takes no text")):
             result = self.assert_status(skald("compare", *words), 2)
             self.assertIn(named, result.err)
             self.assertEqual(result.out, b"")

@@ -373,7 +373,8 @@ TEST(Bundle, HoldsWhatMayBePublishedOnly) {
   std::set<std::string> names;
   for (const auto& [name, value] : bundle.items()) names.insert(name);
   EXPECT_EQ(names, (std::set<std::string>{"verdict", "failures", "first_difference", "a", "b", "model",
-                                          "weights", "seed", "tolerance", "lock_step", "forced"}));
+                                          "weights", "compute", "b_weights", "b_compute", "seed", "tolerance",
+                                          "lock_step", "forced"}));
   EXPECT_EQ(bundle["verdict"], "equal");
   EXPECT_EQ(bundle["forced"]["heads"].size(), 16u);
   EXPECT_EQ(bundle["forced"]["heads"][3]["compared"], 2 * 2 + 3);
@@ -403,8 +404,8 @@ TEST(Options, AreChecked) {
   };
   EXPECT_EQ(error([](CompareOptions& o) { o.frames = -1; }), "frames is -1, but must be within 0..4000");
   EXPECT_EQ(error([](CompareOptions& o) { o.lengths = {0}; }), "lengths is 0, but must be within 1..4000");
-  EXPECT_NE(error([](CompareOptions& o) { o.b.weights = "int8"; }).find("weights are f32 on one device"),
-            std::string::npos);
+  EXPECT_NE(error([](CompareOptions& o) { o.b.weights = "int4"; }).find("\"int4\""), std::string::npos);
+  EXPECT_NE(error([](CompareOptions& o) { o.b.compute = "vague"; }).find("\"vague\""), std::string::npos);
   EXPECT_NE(error([](CompareOptions& o) { o.b.device = "cpu:MMX"; }).find("'MMX' is not available"),
             std::string::npos);
   EXPECT_NE(error([](CompareOptions& o) { o.model = "/none"; }).find("/none"), std::string::npos);
