@@ -46,7 +46,8 @@ def main() -> int:
     parser.add_argument("--cosine", type=float, default=0.99999)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    same_ids = np.array_equal(np.load(args.dump / "ids.npy"), np.load(args.reference / "ids.npy"))
+    ids = json.loads((args.reference / "case.json").read_text("utf-8"))["ids"]
+    same_ids = np.array_equal(np.load(args.dump / "ids.npy"), ids)
     results = [compare(args.dump, args.reference, n) for n in ("prompt_rows", "hidden", "logits", "predictor_logits")]
     failed = not same_ids or any(
         r["worst_cosine"] < args.cosine or (r["argmax_disagreements"] and "logits" in r["array"]) for r in results)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -131,14 +132,16 @@ def describe(case: Case, run: Run, eos: int) -> dict:
     }
 
 
-def arrays(case: Case, run: Run, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The .npy files of a case. Long ones keep their first rows only: the codes pin the rest."""
+def arrays(case: Case, run: Run, given: dict[str, np.ndarray], activations: bool) -> dict[str, np.ndarray]:
+    """The arrays of a case. Long ones keep their first rows only: the codes pin the rest."""
     frames = len(run.codes)
     kept = {
         "ids": run.ids, "instruct_ids": run.instruct_ids, "ref_ids": run.ref_ids, "prompt_rows": run.prompt_rows,
-        "codes": run.codes, "wave_head": run.wave[:EDGE], "wave_tail": run.wave[-EDGE:], **given,
+        "codes": run.codes, **given,
     }
-    if case.name in WITH_ACTIVATIONS:
+    if activations or case.mode == "voice_clone":  # a clone's waveform is cut at its head
+        kept["wave_head"], kept["wave_tail"] = run.wave[:EDGE], run.wave[-EDGE:]
+    if activations:
         kept["hidden"] = np.stack(run.hidden)[: case.keep_hidden]
         kept["logits"] = np.stack(run.logits)[: case.keep_logits]
         kept["predictor_logits"] = np.stack(run.predictor_logits).reshape(frames, 15, -1)[: case.keep_predictor]
@@ -150,11 +153,18 @@ def arrays(case: Case, run: Run, given: dict[str, np.ndarray]) -> dict[str, np.n
     return {name: value for name, value in kept.items() if value is not None}
 
 
+def describe_json(info: dict) -> str:
+    """One member a line; lists of numbers stay on their line."""
+    text = json.dumps(info, indent=1, ensure_ascii=False)
+    return re.sub(r"\[\s+(-?\d[-\d.e,\s]*?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text) + "\n"
+
+
 def write(folder: Path, info: dict, files: dict[str, np.ndarray]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    info = {**info, "files": {name: list(value.shape) for name, value in sorted(files.items())}}
-    (folder / "case.json").write_text(json.dumps(info, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    lists = {name: files.pop(name).tolist() for name in sorted(files) if name.endswith("ids")}
+    info = {**info, **lists, "files": {name: list(value.shape) for name, value in sorted(files.items())}}
+    (folder / "case.json").write_text(describe_json(info), encoding="utf-8")
     for name, value in files.items():
         np.save(folder / f"{name}.npy", np.ascontiguousarray(value))
 
@@ -169,7 +179,7 @@ def export_case(wrapper, case: Case, out: Path) -> list[str]:
     run, info, given = record(wrapper, case)
     if case.samples_talker or case.samples_predictor:
         info["float32_error"] = float32_error(wrapper, case, run)
-    write(out / case.name, info, arrays(case, run, given))
+    write(out / case.name, info, arrays(case, run, given, case.name in WITH_ACTIVATIONS))
     print(f"{case.name}: {info['frames']} frames, {info['stop']}, {info['distinct_code0']} distinct, margins "
           f"{info['margin']['talker']:.1e} {info['margin']['predictor']:.1e}", flush=True)
     return problems(case, run, info)

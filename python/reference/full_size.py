@@ -51,7 +51,7 @@ def main() -> None:
     info = {**describe(case, run, wrapper.model.config.talker_config.codec_eos_token_id), "forced": True}
     info.pop("margin")  # of picks that were not free
     info["margin_raw"] = float(min(np.ptp(np.partition(x, -2)[-2:]) for x in (*run.logits, *run.predictor_logits)))
-    write(args.out, info, {**arrays(case, run, given), "wave": run.wave})
+    write(args.out, info, {**arrays(case, run, given, activations=True), "wave": run.wave})
     print(f"{args.out}: {len(run.codes)} frames, {len(run.prompt_rows)} prompt rows, smallest margin of raw logits "
           f"{info['margin_raw']:.2e}, wave rms {np.sqrt(np.mean(np.square(run.wave))):.3f}, peak {np.abs(run.wave).max():.3f}")
 

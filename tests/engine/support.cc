@@ -58,7 +58,9 @@ Case read_case(const std::filesystem::path& folder) {
   Case c;
   c.name = folder.filename().string(), c.folder = folder;
   c.model = info["model"], c.mode = info["mode"], c.frames = info["frames"], c.samples = info["samples"];
-  for (const auto& [file, shape] : info["files"].items()) c.files.insert(file);
+  for (const auto& [file, shape] : info["files"].items()) c.arrays.insert(file);
+  for (const char* ids : {"ids", "instruct_ids", "ref_ids"})
+    if (info.contains(ids)) c.arrays.insert(ids), c.lists[ids] = info[ids].get<std::vector<int32_t>>();
   if (c.mode == "codec") {
     c.window_frames = info["window_frames"], c.stride = info["stride"],
     c.window_starts = info["window_starts"].get<std::vector<size_t>>();
@@ -96,6 +98,7 @@ std::vector<float> Case::floats(const std::string& array) const {
   return audio::read_npy(folder / (array + ".npy")).floats();
 }
 std::vector<int32_t> Case::ints(const std::string& array) const {
+  if (const auto list = lists.find(array); list != lists.end()) return list->second;
   return audio::read_npy(folder / (array + ".npy")).ints();
 }
 std::vector<Case> load_cases(bool codec) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -28,7 +29,8 @@ std::shared_ptr<engine::Core> tiny_core(const std::string& name);
 struct Case {
   std::string name;
   std::filesystem::path folder;
-  std::set<std::string> files;
+  std::set<std::string> arrays;                       ///< by name, whether lists or files
+  std::map<std::string, std::vector<int32_t>> lists;  ///< those that case.json itself holds
   std::string model, mode;
   int64_t frames = 0, samples = 0;
 
@@ -43,7 +45,7 @@ struct Case {
   size_t window_frames = 0, stride = 0;
   std::vector<size_t> window_starts;
 
-  bool has(const std::string& array) const { return files.contains(array); }
+  bool has(const std::string& array) const { return arrays.contains(array); }
   std::vector<float> floats(const std::string& array) const;
   std::vector<int32_t> ints(const std::string& array) const;
 };
