@@ -28,10 +28,17 @@ struct Fetch {
 using PairSums = void (*)(const float* const* rows, int pairs, const std::byte* weights, int64_t panel_stride,
                           const Fetch& fetch, int32_t* sums);
 
-/// By shape: (rows - 1) * kGroup + panels - 1.
+/// The whole product of one row, which waits for memory alone, as pair_product would do it.
+using PairRow = void (*)(const float* row, const Segment* segments, int segment_count, const Panels& panels,
+                         float* sums);
+
 struct PairTiles {
-  std::array<PairSums, kPairRows * kGroup> of;
+  std::array<PairSums, kPairRows * kGroup> of;  ///< by shape: (rows - 1) * kGroup + panels - 1
+  std::array<PairRow, kGroup> row = {};         ///< by panels - 1; null = by `of`
 };
+
+constexpr int64_t kFetchRow = 1024;   ///< bytes of each panel fetched ahead for one row,
+constexpr int64_t kFetchTile = 2048;  ///< and for the first tile of several
 
 /// Those of pairs16 and of pairs8 with AVX512_VNNI, or null where the processor or the build lacks it.
 const PairTiles* vnni_pair_tiles();

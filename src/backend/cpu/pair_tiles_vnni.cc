@@ -6,14 +6,15 @@
 #if HWY_ARCH_X86
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
-// What follows is compiled for these processors alone; the file has no inline function that others share.
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512vnni")
-
 namespace skald::backend::cpu {
 namespace {
+
+// What follows is compiled for these processors alone; the file has no inline function that others share.
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512vnni")
 
 template <Layout kLayout>
 inline __m512i load_pairs(const std::byte* from) {
@@ -56,21 +57,83 @@ void pair_sums(const float* const* rows, int pairs, const std::byte* weights, in
     for (int p = 0; p < kPanels; ++p) _mm512_store_si512(sums + (m * kPanels + p) * kPanel, acc[m][p]);
 }
 
+/// acc[p] += pair k of the row times that of panel p.
+template <Layout kLayout, int kPanels>
+inline void add_pair(const float* x, int k, const std::byte* weights, int64_t panel_stride,
+                     __m512i (&acc)[kPanels]) {
+  int32_t pair;
+  std::memcpy(&pair, x + k, sizeof(pair));
+  const __m512i broadcast = _mm512_set1_epi32(pair);
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p)
+    acc[p] = _mm512_dpwssd_epi32(acc[p], broadcast,
+                                 load_pairs<kLayout>(weights + p * panel_stride + k * pair_bytes(kLayout)));
+}
+
+/// Few branches and no call in a block, so that there are always lines on their way.
+template <Layout kLayout, int kPanels>
+void pair_row(const float* row, const Segment* segments, int segment_count, const Panels& panels,
+              float* sums) {
+  constexpr bool kWide = kLayout == Layout::pairs16;
+  constexpr int kRun = kWide ? kPairBlock : kScaleInputs, kStep = 8;
+  constexpr int kLines = static_cast<int>(kStep * pair_bytes(kLayout) / 64);  // of each panel in a step
+  const int64_t stride = panels.stride;
+  __m512 total[kPanels];
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p) total[p] = _mm512_setzero_ps();
+  for (int s = 0; s < segment_count; ++s)
+    for (int done = 0; done < segments[s].length; done += kRun) {
+      const float* const x = row + segments[s].offset + 1 + done / 2;
+      const std::byte* const scales =
+          panels.first + panel_bytes(kLayout, segments[s].weights / kPanel + done);
+      const std::byte* weights = scales + (kWide ? 0 : kPanel * sizeof(float));
+      const int pairs = (std::min(kRun, segments[s].length - done) + 1) / 2;
+      __m512i acc[kPanels];
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p) acc[p] = _mm512_setzero_si512();
+      int k = 0;
+      for (; k + kStep <= pairs; k += kStep) {
+        const std::byte* line = weights + k * pair_bytes(kLayout) + kFetchRow;
+        if ((line - panels.first) % stride < kFetchRow) line += (kPanels - 1) * stride;
+#pragma GCC unroll 8
+        for (int j = 0; j < kStep; ++j) {
+          add_pair<kLayout, kPanels>(x, k + j, weights, stride, acc);
+          if (j % (kStep / kLines) == 0)
+#pragma GCC unroll 8
+            for (int p = 0; p < kPanels; ++p)
+              _mm_prefetch(reinterpret_cast<const char*>(line + j / (kStep / kLines) * 64 + p * stride),
+                           _MM_HINT_T0);
+        }
+      }
+      for (; k < pairs; ++k) add_pair<kLayout, kPanels>(x, k, weights, stride, acc);
+      const __m512 of_row = _mm512_set1_ps(row[segments[s].offset]);
+#pragma GCC unroll 8
+      for (int p = 0; p < kPanels; ++p) {
+        __m512 sum = _mm512_maskz_cvtepi32_ps(0xFFFF, acc[p]);  // GCC 12 warns of the plain one
+        if (!kWide) sum = _mm512_mul_ps(sum, _mm512_load_ps(scales + p * stride));
+        total[p] = _mm512_fmadd_ps(sum, of_row, total[p]);
+      }
+    }
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p)
+    _mm512_store_ps(sums + p * kPanel,
+                    kWide ? _mm512_mul_ps(total[p], _mm512_load_ps(panels.first + p * stride)) : total[p]);
+}
+
 template <Layout kLayout, int... kShape>
 constexpr PairTiles pair_tiles(std::integer_sequence<int, kShape...>) {
-  return {{pair_sums<kLayout, kShape / kGroup + 1, kShape % kGroup + 1>...}};
+  return {.of = {pair_sums<kLayout, kShape / kGroup + 1, kShape % kGroup + 1>...},
+          .row = {pair_row<kLayout, 1>, pair_row<kLayout, 2>, pair_row<kLayout, 3>, pair_row<kLayout, 4>}};
 }
 
 constexpr PairTiles kTiles[] = {
     pair_tiles<Layout::pairs16>(std::make_integer_sequence<int, kPairRows * kGroup>()),
     pair_tiles<Layout::pairs8>(std::make_integer_sequence<int, kPairRows * kGroup>())};
 
-}  // namespace
-}  // namespace skald::backend::cpu
-
 HWY_POP_ATTRIBUTES
 
-namespace skald::backend::cpu {
+}  // namespace
+
 const PairTiles* vnni_pair_tiles() {
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni") ? kTiles : nullptr;
 }

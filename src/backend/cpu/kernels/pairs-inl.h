@@ -72,7 +72,7 @@ void pair_sums(const float* const* rows, int pairs, const std::byte* weights, in
 
 template <Layout kLayout, int... kShape>
 constexpr PairTiles pair_tiles(std::integer_sequence<int, kShape...>) {
-  return {{pair_sums<kLayout, kShape / kGroup + 1, kShape % kGroup + 1>...}};
+  return {.of = {pair_sums<kLayout, kShape / kGroup + 1, kShape % kGroup + 1>...}};
 }
 constexpr PairTiles kPairTiles[] = {
     pair_tiles<Layout::pairs16>(std::make_integer_sequence<int, kPairRows * kGroup>()),
@@ -99,24 +99,21 @@ void add_block(const int32_t* block, int m, const Panels& panels, const float* s
   }
 }
 
-/// What to fetch in a run of pairs that begins `position` bytes after the start of its panels: the first tile
-/// of rows waits for memory, one row for memory alone.
-Fetch fetch_of(const Panels& panels, int64_t position, int tile, int rows) {
-  if (tile > 0) return {};
-  const int64_t pair = pair_bytes(panels.layout);
-  const int64_t ahead = rows == 1 ? kFetchAhead : kPairBlock / 2 * pair;  // else the next block
-  const int64_t turn = (panels.stride - position % panels.stride - ahead) / pair;
-  return {ahead, static_cast<int>(std::max<int64_t>(turn, 0)), (panels.count - 1) * panels.stride};
+/// What to fetch in a run of pairs that begins `position` bytes after the start of its panels.
+Fetch fetch_of(const Panels& panels, int64_t position, bool first_tile) {
+  if (!first_tile) return {};
+  const int64_t turn = (panels.stride - position % panels.stride - kFetchTile) / pair_bytes(panels.layout);
+  return {kFetchTile, static_cast<int>(std::max<int64_t>(turn, 0)), (panels.count - 1) * panels.stride};
 }
 
-/// A block of the product for at most kPairRows rows, the tile-th of `rows`.
+/// A block of the product for at most kPairRows rows.
 struct PairBlock {
   const PairTiles& tiles;
   const Segment& segment;
   const Panels& panels;
   bool first, last;
 
-  void run(const float* const* rows, int m, int tile, int all, float* sums) const {
+  void run(const float* const* rows, int m, bool first_tile, float* sums) const {
     const bool wide = panels.layout == Layout::pairs16;
     const int most = wide ? kPairBlock : kScaleInputs;
     const PairSums call = tiles.of[static_cast<size_t>((m - 1) * kGroup + panels.count - 1)];
@@ -129,7 +126,7 @@ struct PairBlock {
       const int64_t start = panel_bytes(panels.layout, segment.weights / kPanel + done);
       const int64_t position = start + (wide ? 0 : kPanel * sizeof(float));
       call(x, (std::min(most, segment.length - done) + 1) / 2, panels.first + position, panels.stride,
-           fetch_of(panels, position, tile, all), block);
+           fetch_of(panels, position, first_tile), block);
       const std::byte* const before = wide ? nullptr : panels.first + start;
       const std::byte* const after = wide && last ? panels.first : nullptr;
       (first && done == 0 ? add_block<true> : add_block<false>)(block, m, panels, scale_row, before, after,
@@ -141,12 +138,13 @@ struct PairBlock {
 /// `tiles` are those of pairs16 and of pairs8.
 void pair_product_with(const PairTiles* tiles, const float* const* rows, int m, const Segment* segments,
                        int segment_count, const Panels& panels, float* sums) {
+  const PairTiles& of_layout = tiles[panels.layout == Layout::pairs8];
+  if (const PairRow call = of_layout.row[static_cast<size_t>(panels.count - 1)]; m == 1 && call)
+    return call(rows[0], segments, segment_count, panels, sums);
   for (int s = 0; s < segment_count; ++s) {
-    const PairBlock block{tiles[panels.layout == Layout::pairs8], segments[s], panels, s == 0,
-                          s + 1 == segment_count};
+    const PairBlock block{of_layout, segments[s], panels, s == 0, s + 1 == segment_count};
     for (int r = 0; r < m; r += kPairRows)
-      block.run(rows + r, std::min(kPairRows, m - r), r / kPairRows, m,
-                sums + int64_t{r} * panels.count * kPanel);
+      block.run(rows + r, std::min(kPairRows, m - r), r == 0, sums + int64_t{r} * panels.count * kPanel);
   }
 }
 
