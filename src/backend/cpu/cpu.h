@@ -19,7 +19,8 @@ struct CpuOptions {
   std::string weights = "auto";
   /// "exact", or "fast": matrices and convolutions as 16-bit integers (8-bit with weights "int8"), their
   /// inputs rounded to 16-bit integers, except for tensors marked exact (docs/decisions/0010). Every target
-  /// computes it; AVX512_VNNI does so in two thirds of the time of "exact". Unknown: Error(invalid_argument)
+  /// computes it; AVX512_VNNI takes two thirds of the time of "exact" where arithmetic is the bound. Unknown:
+  /// Error(invalid_argument)
   std::string compute = "exact";
 };
 
