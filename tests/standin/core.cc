@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -102,12 +104,30 @@ std::string variable(const char* suffix, const char* otherwise) {
   return value ? value : otherwise;
 }
 
+/// "@FILE": the faults are those that the file holds now, and counts begin anew whenever it changes.
+void follow_file() {
+  World& w = world();
+  struct stat now {};
+  if (w.fault_file.empty() || ::stat(w.fault_file.c_str(), &now) != 0) return;
+  const int64_t stamp = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
+  if (stamp == w.fault_stamp) return;
+  w.fault_stamp = stamp;
+  std::ifstream in(w.fault_file);
+  std::string text;
+  std::getline(in, text);
+  parse_faults(text);
+  w.counts.clear();
+}
+
 void configure_once() {
   World& w = world();
-  if (w.configured) return;
+  if (w.configured) return follow_file();
   w.configured = true;
   parse_devices(variable("_DEVICES", kDefaultDevices));
-  parse_faults(variable("_FAULTS", ""));
+  const std::string faults = variable("_FAULTS", "");
+  if (!faults.starts_with('@')) return parse_faults(faults);
+  w.fault_file = faults.substr(1);
+  follow_file();
 }
 
 }  // namespace

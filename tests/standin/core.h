@@ -6,7 +6,8 @@
 // on by name, see parse_faults().
 //
 // Configuration: the variables <PREFIX>_DEVICES and <PREFIX>_FAULTS when the library is first used (PREFIX is
-// STANDIN_HIP or STANDIN_CUDA), and standin_configure() at any time.
+// STANDIN_HIP or STANDIN_CUDA), and standin_configure() at any time. FAULTS may be "@FILE", whose first line
+// is followed whenever it changes.
 //
 //   DEVICES  "gfx1100:24576:d,gfx1036:512:i"    architecture : MiB : d(iscrete) or i(ntegrated) [: warp]; ""
 //   = none FAULTS   ';' between them; N counts from the moment of configuration:

@@ -71,6 +71,8 @@ struct World {
   std::map<uintptr_t, Block> blocks;
   std::set<Stream*> streams;
   uint64_t submitted = 0;
+  std::string fault_file;  ///< empty = faults come from elsewhere
+  int64_t fault_stamp = 0;
   std::once_flag started;
 };
 
