@@ -12,7 +12,7 @@ TEXT
 }
 
 quick_steps=(format includes style strings shell release asan fuzz python kernels)
-full_steps=(tsan tidy slow bench nvrtc clients mutate debian13)
+full_steps=(tsan tidy slow load bench nvrtc clients mutate debian13)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
@@ -132,7 +132,7 @@ step_kernels() {
 step_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
   build tsan
-  run_ctest tsan -R '^(base_|engine_|capi_test|server_unit_test|server_socket_test)' -LE full
+  run_ctest tsan -R '^(base_|engine_|capi_test|server_unit_test|server_socket_test|server_http_test|server_worker_test)' -LE full
 }
 
 step_tidy() {
@@ -143,6 +143,12 @@ step_tidy() {
 step_slow() {
   build release -DSKALD_TESTS=ON
   run_ctest release -L full
+}
+
+# The long form of server_load_test: a minute of 64 streams, 1,000 clients that leave, 10,000 requests.
+step_load() {
+  build release -DSKALD_TESTS=ON
+  SKALD_LOAD_SECONDS=60 SKALD_LOAD_DISCONNECTS=1000 SKALD_LOAD_REQUESTS=10000 run_ctest release -R '^server_load_test$'
 }
 
 # The benchmarks build; their numbers mean something only on a quiet machine.

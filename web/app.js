@@ -39,13 +39,26 @@ async function look() {
     const [ready, models] = await Promise.all([fetch('ready').then((r) => r.json()), ask('v1/models')]);
     const names = new Set(ready.models.map((m) => m.id));
     options($('model'), models.data.filter((m) => names.has(m.id)).map((m) => [m.id, m.id]));
-    voices = (await ask('v1/audio/voices')).voices;
-    showVoices();
+    await lookAtVoices();
+    const clone = await ask('v1/audio/voice-clone/capabilities');
+    $('clone').hidden = !(clone.supported && clone.voices_kept);
     const device = ready.models.map((m) => m.device).find(Boolean);
     $('server').textContent = ready.status === 'ready' ? `Ready${device ? ` on ${device}` : ''}.` : `Not ready: ${ready.status}.`;
   } catch (error) {
     $('server').textContent = error.message;
   }
+}
+
+async function lookAtVoices() {
+  voices = (await ask('v1/audio/voices')).voices;
+  showVoices();
+  $('kept').replaceChildren(...voices.filter((v) => v.clone).map((v) => {
+    const item = document.createElement('li'), drop = document.createElement('button');
+    drop.type = 'button', drop.textContent = `Delete ${v.name}`;
+    drop.addEventListener('click', () => removeVoice(v.name));
+    item.append(drop);
+    return item;
+  }));
 }
 
 function showVoices() {
@@ -140,6 +153,69 @@ function startPictures() {
     drawing = true;
     requestAnimationFrame(draw);
   }
+}
+
+// ---- a voice from a recording
+
+let recording = null;  // {stream, context, parts} while the microphone is on
+let recorded = null;   // a WAV
+
+async function record() {
+  if (recording) {
+    recording.stream.getTracks().forEach((track) => track.stop());
+    await recording.context.close();
+    recorded = wavOf(recording.parts.map((part) => Int16Array.from(part, (s) => Math.max(-1, Math.min(1, s)) * 32767)));
+    $('clone-state').textContent = `Recorded ${((recorded.size - 44) / 2 / RATE).toFixed(1)} s.`;
+    recording = null;
+  } else {
+    try {
+      const stream = await navigator.mediaDevices.getUserMedia({audio: {channelCount: 1}});
+      const context = new AudioContext({sampleRate: RATE}), parts = [];
+      await context.audioWorklet.addModule('player.js');
+      const node = new AudioWorkletNode(context, 'recorder', {numberOfOutputs: 0});
+      node.port.onmessage = ({data}) => parts.push(data);
+      context.createMediaStreamSource(stream).connect(node);
+      recording = {stream, context, parts};
+      $('clone-state').textContent = 'Recording.';
+    } catch (error) {
+      $('clone-state').textContent = `No microphone: ${error.message}`;
+    }
+  }
+  $('record').textContent = recording ? 'Stop recording' : 'Record instead';
+  $('record').setAttribute('aria-pressed', String(Boolean(recording)));
+}
+
+async function keep() {
+  const clip = $('clip').files[0] ?? recorded;
+  if (!clip) {
+    $('clone-state').textContent = 'Choose a recording, or make one.';
+    return;
+  }
+  const form = new FormData();
+  form.append('name', $('clone-name').value);
+  form.append('consent', $('consent').value);
+  form.append('ref_text', $('transcript').value);
+  form.append('audio_sample', clip, 'recording');
+  $('keep').disabled = true;
+  $('clone-state').textContent = 'Listening to the recording.';
+  try {
+    const answer = await fetch('v1/audio/voices', {method: 'POST', headers: headers(), body: form});
+    if (!answer.ok) throw new Error(await reason(answer));
+    const made = await answer.json();
+    $('clone-state').textContent = [`Kept ${made.name}.`, ...made.warnings].join(' ');
+    await lookAtVoices();
+    $('voice').value = made.name;
+  } catch (error) {
+    $('clone-state').textContent = error.message;
+  } finally {
+    $('keep').disabled = false;
+  }
+}
+
+async function removeVoice(name) {
+  const answer = await fetch(`v1/audio/voices/${encodeURIComponent(name)}`, {method: 'DELETE', headers: headers()});
+  $('clone-state').textContent = answer.ok ? `Deleted ${name}.` : await reason(answer);
+  await lookAtVoices();
 }
 
 // ---- speaking
@@ -241,6 +317,11 @@ $('form').addEventListener('submit', (event) => {
   event.preventDefault();
   speak();
 });
+$('clone').addEventListener('submit', (event) => {
+  event.preventDefault();
+  keep();
+});
+$('record').addEventListener('click', record);
 $('stop').addEventListener('click', stop);
 $('model').addEventListener('change', showVoices);
 $('key').addEventListener('change', look);

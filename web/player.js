@@ -56,3 +56,12 @@ class Player extends AudioWorkletProcessor {
   }
 }
 registerProcessor('player', Player);
+
+// Hands the samples of a microphone on.
+class Recorder extends AudioWorkletProcessor {
+  process([[samples]]) {
+    if (samples) this.port.postMessage(samples.slice());
+    return true;
+  }
+}
+registerProcessor('recorder', Recorder);

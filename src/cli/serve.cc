@@ -8,8 +8,13 @@
 
 #include "cli/command.h"
 #include "cli/exit_status.h"
+#include "cli/first_start.h"
 #include "cli/option_types.h"
 #include "cli/request_options.h"
+#include "cli/voice_options.h"
+#include "server/api_fields.h"
+#include "server/front.h"
+#include "server/front_text.h"
 #include "server/service.h"
 
 namespace skald::cli {
@@ -69,33 +74,32 @@ class Serve : public Command {
     add_engine_options(*app_, o_);
     add_door_options();
     add_limit_options();
-    app_->add_flag("--routes", routes_, "Print the table of routes and end")->group("Reference");
+    app_->add_flag("--routes", routes_, "Print the tables of routes and fields and end")->group("Reference");
     app_->footer(kFooter);
   }
   const CLI::App* app() const override { return app_; }
 
   int run(Session& session, const Arguments& arguments) override {
     if (routes_) {
-      print(server::route_table());
+      print(server::route_table() + "\n" + server::field_table());
       return kOk;
     }
-    complete(o_);
     if (!arguments.operands.empty()) throw UsageError("serve takes no text: it comes in requests");
-    complete_options();
-    const auto log = [&session](LogLevel level, const std::string& line) {
-      switch (level) {
-        case LogLevel::note: return session.log.note(line);
-        case LogLevel::warning: return session.log.warning(line);
-        case LogLevel::error: return session.log.error(line);
-      }
-    };
-    server::Service service(options_, log);
+    if (!workers_.empty()) return run_front(session, arguments);
+    complete(o_);
+    complete_options(session.log);
+    check_gpus_first(session, options_.engine);
+    std::string identity;
+    if (as_worker_) name_device(identity);
+    server::Service service(options_, log_to(session));
     session.log.note(fmt::format("loading {}", options_.models.front().id));
     service.start();
     session.signals.on_signal([&service] { service.drain(); });
     session.signals.on_status([&] { session.log.note(service.status()); });
-    print(service.http().address() + "\n");
+    print(server::worker_line(service.http().address(), identity));
     service.wait();
+    // Whatever still waits for a lost device would hold up an end in order.
+    if (service.faulted()) std::_Exit(kDevice);
     session.signals.on_signal(nullptr);
     session.signals.on_status({});
     session.log.note("stopped");
@@ -103,9 +107,73 @@ class Serve : public Command {
   }
 
  private:
+  static server::LogSink log_to(Session& session) {
+    return [&session](LogLevel level, const std::string& line) {
+      switch (level) {
+        case LogLevel::note: return session.log.note(line);
+        case LogLevel::warning: return session.log.warning(line);
+        case LogLevel::error: return session.log.error(line);
+      }
+    };
+  }
+
+  /// A process for every device of --worker, this one for the connections.
+  int run_front(Session& session, const Arguments& arguments) {
+    if (app_->count("--device") > 0)
+      throw UsageError("--device and --worker both name devices; leave --device out");
+    check_host();
+    server::FrontOptions options;
+    options.http = options_.http;
+    options.devices = workers_;
+    options.drain_seconds = options_.drain_seconds;
+    options.stuck_seconds = stuck_seconds_;
+    options.words = worker_words(arguments);
+    const auto front = server::Front::listen(std::move(options), log_to(session));
+    if (const int status = front->start(); status != 0) return status;
+    session.signals.on_signal([&front] { front->drain(); });
+    session.signals.on_status([&] { session.log.note(front->status()); });
+    print(front->address() + "\n");
+    front->wait();
+    session.signals.on_signal(nullptr);
+    session.signals.on_status({});
+    session.log.note("stopped");
+    return kOk;
+  }
+
+  /// The words of this command for a worker: its own address, no workers of its own.
+  std::vector<std::string> worker_words(const Arguments& arguments) const {
+    std::vector<std::string> words;
+    for (size_t i = 0; i < arguments.options.size(); ++i) {
+      const std::string& word = arguments.options[i];
+      const std::string name = word.substr(0, word.find('='));
+      if (name != "--worker" && name != "--host" && name != "--port" && name != "--max-connections") {
+        words.push_back(word);
+      } else if (name == word) {
+        ++i;  // its value
+      }
+    }
+    // Beside the clients' connections there are those that look after the worker.
+    const size_t connections = options_.http.connections + 16;
+    words.insert(words.end(),
+                 {"--as-worker", "--port", "0", "--max-connections", std::to_string(connections)});
+    if (!server::is_loopback(options_.http.address) && no_key_)
+      words.insert(words.end(), {"--allow-host", "*"});
+    return words;
+  }
+
+  /// What the device calls itself: the name under which it is opened again, whatever is counted by then.
+  void name_device(std::string& identity) {
+    options_.end_on_fault = true;
+    options_.engine.on_gpu = [&identity, next = options_.engine.on_gpu](const GpuFacts& gpu) {
+      if (next) next(gpu);
+      identity = gpu.uuid;
+    };
+  }
+
   void add_door_options() {
     constexpr const char* kDoor = "Who may come in";
     constexpr const char* kNames = "Models and voices by name";
+    constexpr const char* kProcesses = "Processes";
     add_name(*app_, "--host", "NAME", options_.http.address,
              "Name or address to listen on (default 127.0.0.1); others need a key", kDoor);
     add_whole_number(
@@ -121,12 +189,20 @@ class Serve : public Command {
     add_words(*app_, "--cors-origin", "ORIGIN", options_.door.origins,
               "Pages of this origin may call, * = any; repeatable", kDoor);
 
+    add_words(*app_, "--worker", "DEVICE", workers_,
+              "Speak on this device in a process of its own, replaced when it fails; repeatable", kProcesses);
+    add_whole_number(
+        *app_, "--stuck-seconds", 1, 86400, [this](int32_t v) { stuck_seconds_ = v; },
+        "A worker that does not answer for so long is replaced (default 20)", kProcesses);
+    app_->add_flag("--as-worker", as_worker_)->group("");
     add_name(*app_, "--name", "NAME", name_, "Name of the model in requests (default: that of its folder)",
              kNames);
     add_words(*app_, "--add-model", "NAME=DIR", more_models_,
               "One more model, loaded when a request names it; repeatable", kNames);
     add_words(*app_, "--voice-alias", "NAME=VOICE", voice_aliases_, "Another name of a voice; repeatable",
               kNames);
+    add_store_options(*app_, store_, kNames);
+    app_->add_flag("--no-clone", no_clone_, "Make no voices from recordings")->group(kNames);
     app_->add_flag("--no-aliases", no_aliases_, "The cloud's names of models and voices mean nothing here")
         ->group(kNames);
   }
@@ -158,6 +234,9 @@ class Serve : public Command {
         [this](int32_t v) { options_.http.connections = static_cast<size_t>(v); },
         "Connections at once (default 256)");
     number(
+        "--max-voices", 0, 100000, [this](int32_t v) { options_.voices.most = static_cast<size_t>(v); },
+        "Voices that may be kept (default 100)");
+    number(
         "--request-seconds", 1, 86400, [this](int32_t v) { options_.request_seconds = v; },
         "Longest time of a request, waiting included (default 600)");
     number(
@@ -174,7 +253,8 @@ class Serve : public Command {
         ->group(kLimits);
   }
 
-  void complete_options() {
+  /// Reads the keys; whoever listens beyond this machine needs one.
+  void check_host() {
     if (!key_file_.empty()) read_keys(key_file_, options_.door.keys);
     if (const char* key = std::getenv("SKALD_API_KEY"); key != nullptr && *key != '\0')
       options_.door.keys.emplace_back(key);
@@ -187,7 +267,14 @@ class Serve : public Command {
                         host));
       options_.door.hosts.emplace_back("*");
     }
+  }
+
+  void complete_options(Log& log) {
+    check_host();
+    options_.voices.folder = store_folder(store_);
+    options_.voices.cloning = !no_clone_;
     options_.engine = o_.engine;
+    options_.engine.on_audit = audit_to(store_, log);
     options_.models.push_back({name_.empty() ? folder_name(o_.model) : name_, o_.model});
     for (const std::string& word : more_models_) {
       const auto [name, folder] = pair_of(word, "add-model");
@@ -205,9 +292,12 @@ class Serve : public Command {
     return o;
   }();
   ServerOptions options_;
+  StoreOptions store_;
   std::string key_file_, name_;
   std::vector<std::string> more_models_, voice_aliases_;
-  bool no_key_ = false, no_aliases_ = false, routes_ = false;
+  std::vector<std::string> workers_;
+  int stuck_seconds_ = 20;
+  bool no_key_ = false, no_aliases_ = false, no_clone_ = false, routes_ = false, as_worker_ = false;
 };
 
 }  // namespace

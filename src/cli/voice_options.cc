@@ -18,16 +18,6 @@
 namespace skald::cli {
 namespace {
 
-/// Empty where there is no home to look in.
-std::filesystem::path folder_of(const StoreOptions& o) {
-  if (!o.folder.empty()) return o.folder;
-  if (const char* given = std::getenv("SKALD_VOICES"); given != nullptr && *given != '\0') return given;
-  const char *data = std::getenv("XDG_DATA_HOME"), *home = std::getenv("HOME");
-  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "skald/voices";
-  if (home != nullptr && *home == '/') return std::filesystem::path(home) / ".local/share/skald/voices";
-  return {};
-}
-
 /// Appends in one write, so that lines of several processes do not mix. The number of the error, 0 = none.
 int append(const std::filesystem::path& file, const std::string& line) {
   std::error_code failure;
@@ -54,15 +44,24 @@ void add_store_options(CLI::App& app, StoreOptions& o, const std::string& group)
            "Append a line of JSON for every clone; default: audit.jsonl beside the voices", group);
 }
 
+std::filesystem::path store_folder(const StoreOptions& o) {
+  if (!o.folder.empty()) return o.folder;
+  if (const char* given = std::getenv("SKALD_VOICES"); given != nullptr && *given != '\0') return given;
+  const char *data = std::getenv("XDG_DATA_HOME"), *home = std::getenv("HOME");
+  if (data != nullptr && *data == '/') return std::filesystem::path(data) / "skald/voices";
+  if (home != nullptr && *home == '/') return std::filesystem::path(home) / ".local/share/skald/voices";
+  return {};
+}
+
 VoiceFolder open_store(const StoreOptions& o) {
-  const std::filesystem::path folder = folder_of(o);
+  const std::filesystem::path folder = store_folder(o);
   if (folder.empty()) throw UsageError("no folder for voices: give --voices DIR or set SKALD_VOICES");
   return VoiceFolder(folder);
 }
 
 std::function<void(const std::string&)> audit_to(const StoreOptions& o, Log& log) {
   const bool named = !o.audit.empty();
-  const std::filesystem::path folder = folder_of(o);
+  const std::filesystem::path folder = store_folder(o);
   const std::filesystem::path file = named            ? std::filesystem::path(o.audit)
                                      : folder.empty() ? std::filesystem::path()
                                                       : folder / "audit.jsonl";

@@ -22,6 +22,8 @@ struct StoreOptions {
 };
 
 void add_store_options(CLI::App& app, StoreOptions& options, const std::string& group);
+/// Empty where there is no home to look in.
+std::filesystem::path store_folder(const StoreOptions& options);
 /// Throws UsageError where there is no home to look in.
 VoiceFolder open_store(const StoreOptions& options);
 

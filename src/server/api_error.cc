@@ -20,7 +20,11 @@ int http_status(ErrorCode code) {
     case ErrorCode::unknown_voice:
     case ErrorCode::unknown_language:
     case ErrorCode::text_too_long:
+    case ErrorCode::audio_invalid:
+    case ErrorCode::voice_invalid:
+    case ErrorCode::consent_required:
     case ErrorCode::unsupported: return 400;
+    case ErrorCode::voice_exists: return 409;
     case ErrorCode::model_not_found: return 404;
     case ErrorCode::out_of_memory:
     case ErrorCode::device:
@@ -47,7 +51,10 @@ const char* field_of(ErrorCode code) {
     case ErrorCode::invalid_text:
     case ErrorCode::nothing_to_speak:
     case ErrorCode::text_too_long: return "input";
-    case ErrorCode::unknown_voice: return "voice";
+    case ErrorCode::unknown_voice:
+    case ErrorCode::voice_invalid: return "voice";
+    case ErrorCode::audio_invalid: return "ref_audio";
+    case ErrorCode::consent_required: return "consent";
     case ErrorCode::unknown_language: return "language";
     default: return "";
   }

@@ -105,8 +105,9 @@ std::string Catalog::find_voice(size_t index, std::string_view name) const {
   const std::string key = voice_key(name);
   for (const std::string& voice : m.info.voices)
     if (voice_key(voice) == key) return voice;
-  for (const VoiceEntry& clone : m.clones)
-    if (clone.name == name) return clone.name;
+  if (m.kept)
+    for (const VoiceEntry& voice : m.kept())
+      if (voice.name == name) return voice.name;
   if (std::string target = alias_target(m, name); !target.empty()) return target;
   const bool cloud = std::any_of(kCloudVoices.begin(), kCloudVoices.end(),
                                  [&](const CloudVoice& v) { return v.name == key; });
@@ -125,7 +126,10 @@ std::vector<VoiceEntry> Catalog::voices(size_t index) const {
   const ServedModel& m = models_[index];
   std::vector<VoiceEntry> out;
   for (const std::string& voice : m.info.voices) out.push_back({.name = voice});
-  out.insert(out.end(), m.clones.begin(), m.clones.end());
+  if (m.kept) {
+    const std::vector<VoiceEntry> kept = m.kept();
+    out.insert(out.end(), kept.begin(), kept.end());
+  }
   const auto taken = [&](std::string_view name) {
     return std::any_of(out.begin(), out.end(),
                        [&](const VoiceEntry& v) { return voice_key(v.name) == voice_key(name); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,7 +16,7 @@ namespace skald::server {
 /// A voice of a model as lists show it.
 struct VoiceEntry {
   std::string name;
-  std::string kind = "preset";  ///< "preset" or "clone"
+  std::string kind = "preset";  ///< "preset", "clone" or "designed"
   std::string alias_of;         ///< the voice it stands for, empty = itself
   int64_t created = 0;          ///< Unix seconds; clones only
 };
@@ -24,7 +25,8 @@ struct ServedModel {
   std::string id;
   int64_t created = 0;  ///< Unix seconds
   ModelInfo info;
-  std::vector<VoiceEntry> clones;  ///< of the voice library, in reach of this model
+  /// Voices that are kept, as they are now; none = the model takes none.
+  std::function<std::vector<VoiceEntry>()> kept;
 };
 
 struct AliasRules {

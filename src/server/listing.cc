@@ -1,8 +1,11 @@
 // The routes that answer at once: the page, lists, health, metrics.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
+#include "server/api_fields.h"
 #include "server/form.h"
 #include "server/json_text.h"
 #include "server/page.h"
@@ -43,6 +46,10 @@ Answer Service::page(const HttpRequest& request) {
   throw ApiError(404, "unknown_route", "there is nothing at this path");
 }
 
+Answer Service::openapi(const HttpRequest&) {
+  return {200, "application/json", openapi_document(format_list()), {}};
+}
+
 Answer Service::models(const HttpRequest& request) {
   return {200,
           "application/json",
@@ -62,17 +69,27 @@ Answer Service::voices(const HttpRequest& request) {
 }
 
 Answer Service::clone_capabilities(const HttpRequest&) {
+  const auto& models = catalog_.models();
+  const auto base =
+      std::find_if(models.begin(), models.end(), [](const ServedModel& m) { return m.info.type == "base"; });
+  const bool supported = options_.voices.cloning && base != models.end();
   return {200,
           "application/json",
-          to_text({{"supported", false},
-                   {"model_type", catalog_.model(0).info.type},
-                   {"icl_mode_available", false},
-                   {"x_vector_mode_available", false}}),
+          to_text({{"supported", supported},
+                   {"model_type", (supported ? *base : models.front()).info.type},
+                   {"model", supported ? Json(base->id) : Json(nullptr)},
+                   {"icl_mode_available", supported},
+                   {"x_vector_mode_available", supported},
+                   {"voices_kept", !options_.voices.folder.empty()},
+                   {"max_bytes", options_.voices.upload_bytes},
+                   {"max_seconds", options_.voices.seconds},
+                   {"consent_required", true}}),
           {}};
 }
 
 /// Why nothing can be spoken now, as a word; empty = it can.
 std::string Service::not_ready() const {
+  if (faulted_) return "restarting";
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return "draining";

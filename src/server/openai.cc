@@ -57,7 +57,8 @@ std::string voice_name(Fields& fields) {
 void read_voice(Fields& fields, const Catalog& catalog, SpeechCall& call) {
   const ModelInfo& info = catalog.model(call.model).info;
   const bool by_words = info.type == "voice_design";
-  if (by_words && !fields.find({"voice", "speaker"})) return;
+  const bool named = fields.find({"voice", "speaker"}) != nullptr;
+  if (call.reference || (by_words && !named)) return;  // gateways fill in a voice beside a recording
   call.request.voice = catalog.find_voice(call.model, voice_name(fields));
 }
 
@@ -144,14 +145,17 @@ void read_layout(Fields& fields, SpeechRequest& request) {
 }
 
 /// A recording in the request itself. What the model cannot do is said before the recording is looked at.
-void read_reference(Fields& fields, const ModelInfo& info) {
-  const bool given = fields.find({"ref_audio"}) || fields.find({"ref_text"});
-  fields.find({"x_vector_only_mode"}), fields.find({"consent", "consent_attestation"});
-  if (!given) return;
-  throw ApiError(
-      400, "cloning_not_supported",
-      fmt::format("a {} model does not take a recording in a request; name a voice of it", info.type),
-      "ref_audio");
+void read_recording(Fields& fields, const ModelInfo& info, const ApiRules& rules, SpeechCall& call) {
+  if (fields.find({"ref_audio"})) {
+    if (info.type != "base")
+      throw ApiError(400, "cloning_not_supported",
+                     fmt::format("a {} model takes no recording; name a Base model, or a voice", info.type),
+                     "ref_audio");
+    if (!rules.cloning)
+      throw ApiError(403, "cloning_disabled", "this server makes no voices from recordings", "ref_audio");
+  }
+  call.reference = read_reference(fields, rules.max_reference);
+  call.request.x_vector_only = fields.flag({"x_vector_only_mode"}).value_or(false);
 }
 
 }  // namespace
@@ -171,7 +175,7 @@ SpeechCall read_speech(const nlohmann::json& object, const Catalog& catalog, con
   call.model = choice.index;
   call.request.strict = fields.flag({"strict"}).value_or(rules.strict);
   if (text == TextField::required) read_input(fields, rules, call);
-  read_reference(fields, catalog.model(call.model).info);
+  read_recording(fields, catalog.model(call.model).info, rules, call);
   read_voice(fields, catalog, call);
   call.request.instruct = fields.text({"instructions", "instruct"}).value_or("");
   check_length(call.request.instruct, rules.max_instructions, "instructions");

@@ -14,16 +14,19 @@
 #include "audio/encode/encoder.h"
 #include "server/api_error.h"
 #include "server/catalog.h"
+#include "server/reference.h"
 #include "skald/skald.h"
 
 namespace skald::server {
 
 /// Limits and habits of the server that a body is read under.
 struct ApiRules {
-  size_t max_input = 4096;         ///< code points of the text; 0 = no limit
-  size_t max_instructions = 4096;  ///< code points
-  bool strict = false;             ///< unknown fields and warnings that change the result are errors
-  int32_t max_frames = 0;          ///< most frames of one request; 0 = no limit
+  size_t max_input = 4096;            ///< code points of the text; 0 = no limit
+  size_t max_instructions = 4096;     ///< code points
+  bool strict = false;                ///< unknown fields and warnings that change the result are errors
+  int32_t max_frames = 0;             ///< most frames of one request; 0 = no limit
+  size_t max_reference = 10'000'000;  ///< bytes of a recording in a request
+  bool cloning = true;                ///< requests may hold recordings
 };
 
 /// How the audio reaches the client.
@@ -42,9 +45,10 @@ struct SpeechCall {
   Delivery delivery = Delivery::chunked;
   bool split = true;  ///< long text may be spoken in pieces
   bool clean_text = false;
-  int32_t pause_ms = 120;            ///< between the pieces
-  float gain = 1;                    ///< of the samples
-  std::vector<std::string> ignored;  ///< names of fields nobody knows
+  int32_t pause_ms = 120;              ///< between the pieces
+  std::optional<Reference> reference;  ///< the voice as a recording
+  float gain = 1;                      ///< of the samples
+  std::vector<std::string> ignored;    ///< names of fields nobody knows
 };
 
 /// What a reader is to do with the text.

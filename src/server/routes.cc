@@ -11,11 +11,14 @@ constexpr std::array kRoutes{
     Route{"GET", "/app.js", "page", Guard::open, BodyKind::none, "The page's script."},
     Route{"GET", "/player.js", "page", Guard::open, BodyKind::none, "The page's audio worklet."},
     Route{"GET", "/style.css", "page", Guard::open, BodyKind::none, "The page's style."},
+    Route{"GET", "/openapi.json", "openapi", Guard::listing, BodyKind::none,
+          "The routes and fields as an OpenAPI document."},
     Route{"POST", "/v1/audio/speech", "speech", Guard::key, BodyKind::json,
           "Speech: the body of the OpenAI contract and more; audio, chunks of audio or server-sent events "
-          "back."},
+          "back.",
+          true},
     Route{"POST", "/v1/audio/speech/batch", "batch", Guard::key, BodyKind::json,
-          "Up to 32 speeches with shared defaults; every item has its own status."},
+          "Up to 32 speeches with shared defaults; every item has its own status.", true},
     Route{"POST", "/v1/audio/speech/estimate", "estimate", Guard::key, BodyKind::json,
           "What a speech would take: tokens, prompt rows, the bound of its frames. Speaks nothing."},
     Route{"GET", "/v1/audio/speech/stream", "socket", Guard::key, BodyKind::socket,
@@ -29,6 +32,14 @@ constexpr std::array kRoutes{
           "The voices; ?model= names one model."},
     Route{"GET", "/v1/voices", "voices", Guard::listing, BodyKind::none, "The same."},
     Route{"GET", "/voices", "voices", Guard::listing, BodyKind::none, "The same."},
+    Route{"POST", "/v1/audio/voices", "upload", Guard::key, BodyKind::upload,
+          "A recording becomes a voice that is kept; needs consent.", true},
+    Route{"POST", "/v1/voices", "upload", Guard::key, BodyKind::upload, "The same.", true},
+    Route{"DELETE", "/v1/audio/voices/{name}", "remove", Guard::key, BodyKind::none,
+          "A kept voice is deleted."},
+    Route{"DELETE", "/v1/voices/{name}", "remove", Guard::key, BodyKind::none, "The same."},
+    Route{"POST", "/v1/audio/voice-clone", "clone", Guard::key, BodyKind::json,
+          "Speech in the voice of a recording that comes with the request; needs consent.", true},
     Route{"GET", "/v1/audio/voice-clone/capabilities", "capabilities", Guard::listing, BodyKind::none,
           "Whether a recording can be sent with a request."},
     Route{"POST", "/api/generate", "generate", Guard::key, BodyKind::form, "A form; one WAV back."},
@@ -54,7 +65,10 @@ std::span<const Route> all_routes() { return kRoutes; }
 std::string route_table() {
   std::string out = "| route | body | key | what |\n|---|---|---|---|\n";
   for (const Route& r : kRoutes) {
-    const char* body = r.body == BodyKind::json ? "JSON" : r.body == BodyKind::form ? "form" : "";
+    const char* body = r.body == BodyKind::json     ? "JSON"
+                       : r.body == BodyKind::form   ? "form"
+                       : r.body == BodyKind::upload ? "multipart or JSON"
+                                                    : "";
     const char* key = r.guard == Guard::key       ? "yes"
                       : r.guard == Guard::listing ? "unless `--open-lists`"
                                                   : "";

@@ -14,7 +14,7 @@ namespace skald::server {
 class Service;
 
 /// How a body has to arrive.
-enum class BodyKind : uint8_t { none, json, form, socket };
+enum class BodyKind : uint8_t { none, json, form, upload, socket };  // upload: multipart or JSON
 
 struct Route {
   std::string_view method;
@@ -23,6 +23,7 @@ struct Route {
   Guard guard;
   BodyKind body;
   std::string_view summary;  ///< one sentence of the reference
+  bool large = false;        ///< the body may hold a recording
 };
 
 std::span<const Route> all_routes();

@@ -35,6 +35,8 @@ std::string client_id(std::string_view given) {
 }
 
 constexpr uint64_t kBodyBytes = 1 << 20;
+// Bodies up to this size are read on the sockets' thread, so that bad ones never wait for a slot.
+constexpr size_t kSmallBody = 256 * 1024;
 
 }  // namespace
 
@@ -43,13 +45,17 @@ Service::Service(ServerOptions options, LogSink log)
   if (options_.models.empty()) throw Error(ErrorCode::invalid_argument, "no model to serve");
   // The port first: who has to choose another should not wait for a model.
   http_ = HttpServer::listen(options_.http, *this);
+  options_.api.cloning = options_.voices.cloning;
+  options_.api.max_reference = options_.voices.upload_bytes;
+  shelf_ = std::make_unique<VoiceShelf>(options_.voices);
   std::vector<ServedModel> served;
   const auto now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
           .count();
   for (const ModelPlace& place : options_.models) {
     hosts_.push_back(std::make_unique<ModelHost>(place, options_.engine, log_));
-    served.push_back({place.id, now, hosts_.back()->info(), {}});
+    served.push_back({place.id, now, hosts_.back()->info(), nullptr});
+    if (hosts_.back()->info().type == "base") served.back().kept = [this] { return shelf_->list(); };
   }
   catalog_ = Catalog(std::move(served), options_.aliases);
   dispatcher_ = std::make_unique<Dispatcher>(static_cast<size_t>(options_.engine.slots), options_.queue);
@@ -87,11 +93,12 @@ void Service::wait() {
     changed_.wait(lock, [&] { return draining_; });
   }
   http_->stop_accepting();
-  const auto until = Clock::now() + std::chrono::seconds(options_.drain_seconds);
+  // With its device lost, every request in work ends by itself, or it never will.
+  const auto until = Clock::now() + std::chrono::seconds(faulted_ ? 2 : options_.drain_seconds);
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
   while (!dispatcher_->close() && Clock::now() < until) pause();
   // The last bytes are still on their way.
-  const auto sent = std::min(until, Clock::now() + std::chrono::seconds(3));
+  const auto sent = std::min(until, Clock::now() + std::chrono::seconds(10));
   while (http_->connections() > 0 && Clock::now() < sent) pause();
 }
 
@@ -166,12 +173,17 @@ HttpApp::Verdict Service::judge(HttpRequest& request) {
   if (kind == BodyKind::form && !is_media_type(type, "application/x-www-form-urlencoded"))
     return refuse_with(ApiError(415, "unsupported_media_type",
                                 "send the body with Content-Type: application/x-www-form-urlencoded"));
+  if (kind == BodyKind::upload && !is_json_type(type) && !is_media_type(type, "multipart/form-data"))
+    return refuse_with(
+        ApiError(415, "unsupported_media_type", "send the voice as multipart/form-data or as JSON"));
   if (kind == BodyKind::socket && !request.upgrade)
     return refuse_with(ApiError(426, "upgrade_required", "this path is a WebSocket"),
                        {{"Upgrade", "websocket"}});
   if (kind != BodyKind::socket && request.upgrade)
     return refuse_with(ApiError(400, "no_websocket", "there is no WebSocket at this path"));
-  return {std::nullopt, kind == BodyKind::none ? 0 : kBodyBytes};
+  // A recording grows by a third in base64.
+  const uint64_t large = options_.voices.upload_bytes / 3 * 4 + kBodyBytes;
+  return {std::nullopt, kind == BodyKind::none ? 0 : match.route->large ? large : kBodyBytes};
 }
 
 // ---- the whole request
@@ -192,12 +204,16 @@ struct Routes {
     if (label == "models") return &Service::models;
     if (label == "model") return &Service::model;
     if (label == "voices") return &Service::voices;
+    if (label == "openapi") return &Service::openapi;
     if (label == "capabilities") return &Service::clone_capabilities;
+    if (label == "remove") return &Service::remove_voice;
     return nullptr;
   }
   static Slow slow(std::string_view label) {
     if (label == "batch") return {&Service::prepare_batch, &Service::run_batch};
     if (label == "estimate") return {&Service::prepare_speech, &Service::run_estimate};
+    if (label == "upload") return {&Service::prepare_upload, &Service::run_upload};
+    if (label == "clone") return {&Service::prepare_clone, &Service::run_speech};
     if (label == "speech") return {&Service::prepare_speech, &Service::run_speech};
     return {&Service::prepare_form, &Service::run_speech};
   }
@@ -216,7 +232,11 @@ void Service::handle(std::shared_ptr<HttpRequest> request, std::shared_ptr<Reply
     auto work = std::make_shared<Work>();
     work->request = request, work->reply = reply, work->arrived = arrived;
     const Routes::Slow slow = Routes::slow(route.label);
-    (this->*slow.prepare)(*work);
+    if (request->body.size() <= kSmallBody) {
+      (this->*slow.prepare)(*work);
+    } else {
+      work->late = slow.prepare;
+    }
     enqueue(std::move(work), slow.run);
   } catch (const ApiError& error) {
     refuse(*request, *reply, error);
@@ -264,6 +284,7 @@ void Service::guarded(Work& work, double waited, void (Service::*run)(Work&)) {
       error.retry_after = dispatcher_->retry_after();
       throw error;
     }
+    if (work.late) (this->*work.late)(work);
     (this->*run)(work);
   } catch (const ApiError& error) {
     refuse(*work.request, *work.reply, error);
@@ -304,6 +325,10 @@ void Service::note_end(const std::string& request_id, const SpeechCall& call, co
                    own ? fmt::format(": {}", error.what()) : ""));
   const auto loaded = hosts_[call.model]->peek();
   if (loaded && loaded->scheduler->state().fault) {
+    if (options_.end_on_fault) {
+      if (!faulted_.exchange(true)) drain();
+      return;
+    }
     log_(LogLevel::error, fmt::format("the device of model {} failed; the model is loaded anew",
                                       hosts_[call.model]->place().id));
     hosts_[call.model]->forget();

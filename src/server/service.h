@@ -19,6 +19,7 @@
 #include "server/openai.h"
 #include "server/routes.h"
 #include "server/speech.h"
+#include "server/voice_shelf.h"
 
 namespace skald::server {
 
@@ -28,12 +29,14 @@ struct ServerOptions {
   ApiRules api;
   AliasRules aliases;
   EngineOptions engine;
+  ShelfOptions voices;
   std::vector<ModelPlace> models;  ///< the first one is loaded at once and speaks where none is named
   size_t queue = 64;               ///< requests that may wait for a slot
   int request_seconds = 600;       ///< longest time of a request, waiting included
   int unload_seconds = 0;          ///< a model nobody used for so long is let go; 0 = never
   int drain_seconds = 30;          ///< requests in work may take so long after the first signal
   int text_wait_seconds = 30;      ///< a WebSocket utterance waits so long for more text
+  bool end_on_fault = false;       ///< a worker: when its device fails, it ends for another to take its place
 };
 
 /// Lives from before the first connection to after the last.
@@ -52,6 +55,8 @@ class Service final : public HttpApp {
   void drain();
   /// Until drain() was called and its time is over or its work done.
   void wait();
+  /// Whether the device failed and the process should end; nothing of it should be waited for.
+  bool faulted() const { return faulted_; }
 
   // HttpApp
   Verdict judge(HttpRequest& request) override;
@@ -72,6 +77,8 @@ class Service final : public HttpApp {
     std::vector<std::optional<ApiError>> refusals;  ///< of the items
     Speech::Clock::time_point arrived;
     bool api_route = false;
+    Upload upload;
+    void (Service::*late)(Work&) = nullptr;  ///< what is still to be read of a large body
   };
 
   const Catalog& catalog() const { return catalog_; }
@@ -81,6 +88,8 @@ class Service final : public HttpApp {
   const LogSink& log() const { return log_; }
   /// The model of a call, loaded. Throws ApiError(503).
   std::shared_ptr<LoadedModel> model_of(const SpeechCall& call);
+  /// Gives a call for a Base model its voice: from the recording in it, or from the shelf. Throws.
+  void give_voice(SpeechCall& call, LoadedModel& model, const std::string& request_id);
   /// Counts and logs the end of a speech; a fault of the device makes the model load anew.
   void note_end(const std::string& request_id, const SpeechCall& call, const Speech& speech,
                 const Error* error);
@@ -97,6 +106,7 @@ class Service final : public HttpApp {
 
   // Answers that are ready at once.
   Answer page(const HttpRequest& request);
+  Answer openapi(const HttpRequest& request);
   Answer health(const HttpRequest& request);
   Answer ready(const HttpRequest& request);
   Answer metrics_page(const HttpRequest& request);
@@ -105,11 +115,15 @@ class Service final : public HttpApp {
   Answer audio_models(const HttpRequest& request);
   Answer voices(const HttpRequest& request);
   Answer clone_capabilities(const HttpRequest& request);
+  Answer remove_voice(const HttpRequest& request);
 
   // Requests that go through a worker: what they check at once, and what they do there.
   void prepare_speech(Work& work);
   void prepare_form(Work& work);
   void prepare_batch(Work& work);
+  void prepare_clone(Work& work);
+  void prepare_upload(Work& work);
+  void run_upload(Work& work);
   void run_speech(Work& work);
   void run_batch(Work& work);
   void run_estimate(Work& work);
@@ -121,6 +135,7 @@ class Service final : public HttpApp {
   ServerOptions options_;
   LogSink log_;
   Metrics metrics_;
+  std::unique_ptr<VoiceShelf> shelf_;
   std::vector<std::unique_ptr<ModelHost>> hosts_;
   Catalog catalog_;
   std::unique_ptr<Dispatcher> dispatcher_;
@@ -131,6 +146,7 @@ class Service final : public HttpApp {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool draining_ = false, ending_ = false;
+  std::atomic<bool> faulted_ = false;
   std::string last_error_;  ///< code of the last 5xx
 
   std::thread maintenance_;

@@ -250,8 +250,9 @@ class Session final : public SocketSession, public std::enable_shared_from_this<
 
   Json speak(Utterance& utterance) {
     const auto model = service_.model_of(utterance.call);
+    service_.give_voice(utterance.call, *model, utterance.call.request.request_id);
     const std::chrono::seconds patience(service_.options().text_wait_seconds);
-    Speech speech(*model->scheduler, utterance.call, utterance.arrived,
+    Speech speech(*model->scheduler, utterance.call, utterance.arrived, std::chrono::hours(24),
                   [&] { return utterance.inbox.next(patience); });
     const Link link(*this, utterance, speech);
     bool begun = false;

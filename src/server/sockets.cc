@@ -12,7 +12,6 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -30,8 +29,8 @@
 
 #include "server/form.h"
 #include "server/http.h"
+#include "server/listening.h"
 #include "server/outbox.h"
-#include "skald/error.h"
 
 namespace skald::server {
 namespace {
@@ -140,10 +139,7 @@ class Sockets final : public HttpServer {
   ~Sockets() override { stop(); }
 
   uint16_t port() const override { return port_; }
-  std::string address() const override {
-    const bool v6 = limits_.address.find(':') != std::string::npos;
-    return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", limits_.address, v6 ? "]" : "", port_);
-  }
+  std::string address() const override { return address_of(limits_, port_); }
   size_t connections() const override { return connections_; }
 
   void start() override {
@@ -168,6 +164,9 @@ class Sockets final : public HttpServer {
     exchanges.swap(exchanges_);
     for (const auto& e : exchanges) e->set_gone();
     for (const auto& out : outs_) out->set_gone();
+    std::set<std::shared_ptr<SocketSession>> sessions;
+    sessions.swap(sessions_);
+    for (const auto& session : sessions) session->on_gone();
   }
 
  private:
@@ -176,29 +175,9 @@ class Sockets final : public HttpServer {
   static constexpr size_t kPart = 64 * 1024;  // bytes of one write
 
   void bind() {
-    try {
-      tcp::resolver resolver(io_);
-      const auto found =
-          resolver.resolve(limits_.address, std::to_string(limits_.port), tcp::resolver::passive);
-      port_ = limits_.port;
-      for (const auto& entry : found) {
-        tcp::endpoint endpoint = entry.endpoint();
-        endpoint.port(port_);
-        tcp::acceptor acceptor(io_);
-        acceptor.open(endpoint.protocol());
-        acceptor.set_option(net::socket_base::reuse_address(true));
-        if (endpoint.address().is_v6()) acceptor.set_option(net::ip::v6_only(true));
-        acceptor.bind(endpoint);
-        acceptor.listen(net::socket_base::max_listen_connections);
-        port_ = acceptor.local_endpoint().port();
-        acceptors_.push_back(std::move(acceptor));
-      }
-    } catch (const boost::system::system_error& e) {
-      throw Error(
-          ErrorCode::io,
-          fmt::format("cannot listen on {} port {}: {}; choose another with --host and --port, or end what "
-                      "listens there",
-                      limits_.address, limits_.port, e.code().message()));
+    for (const Listener& one : open_listeners(limits_, port_)) {
+      acceptors_.emplace_back(io_);
+      acceptors_.back().assign(one.v6 ? tcp::v6() : tcp::v4(), one.descriptor);
     }
   }
 
@@ -461,11 +440,11 @@ class Sockets final : public HttpServer {
   /// Ends a connection whose client may still be sending: a close with unread bytes would take the answer
   /// away from it.
   net::awaitable<void> linger(beast::tcp_stream& stream, beast::flat_buffer& buffer) {
-    constexpr size_t kMost = 1 << 20;
+    constexpr size_t kMost = 32 << 20;
     ErrorCodeOf ec;
     stream.socket().shutdown(tcp::socket::shutdown_send, ec);
     size_t dropped = 0;
-    stream.expires_after(seconds(2));
+    stream.expires_after(seconds(5));
     while (!ec && dropped < kMost) {
       buffer.clear();
       dropped += co_await stream.async_read_some(buffer.prepare(16 * 1024),
@@ -505,6 +484,7 @@ class Sockets final : public HttpServer {
     const auto session = app_.open_socket(std::move(request), out);
     if (!session) co_return;
     outs_.insert(out);
+    sessions_.insert(session);
     net::co_spawn(io_, write_messages(ws, out, wakeup), net::detached);
     beast::flat_buffer buffer;
     while (!ec) {
@@ -514,6 +494,7 @@ class Sockets final : public HttpServer {
       ws->got_text() ? session->on_text(beast::buffers_to_string(buffer.data())) : session->on_binary();
     }
     outs_.erase(out);
+    sessions_.erase(session);
     out->set_gone();
     session->on_gone();
   }
@@ -537,15 +518,16 @@ class Sockets final : public HttpServer {
 
   const HttpLimits limits_;
   HttpApp& app_;
-  net::io_context io_;
-  uint16_t port_ = 0;
-  std::vector<tcp::acceptor> acceptors_;
   std::atomic<size_t> connections_ = 0;
   std::atomic<bool> draining_ = false;
-  // The sockets' thread alone.
+  // The sockets' thread alone, until it has ended.
   std::set<beast::tcp_stream*> idle_;
   std::set<std::shared_ptr<Exchange>> exchanges_;
   std::set<std::shared_ptr<WebSocketOut>> outs_;
+  std::set<std::shared_ptr<SocketSession>> sessions_;
+  net::io_context io_;  // its end destroys coroutines, which use all of the above
+  uint16_t port_ = 0;
+  std::vector<tcp::acceptor> acceptors_;
   std::thread thread_;
 };
 

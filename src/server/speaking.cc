@@ -16,10 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool over_time(const Service::Work& work, int limit) {
-  return Speech::Clock::now() - work.arrived > std::chrono::seconds(limit);
-}
-
 ApiError no_audio() {
   return ApiError(500, "no_audio",
                   "the model ended before the first frame; try another seed or another text");
@@ -42,7 +38,8 @@ void Service::prepare_form(Work& work) {
 void Service::run_speech(Work& work) {
   const std::shared_ptr<LoadedModel> model = model_of(work.call);
   work.call.request.request_id = work.request->id;
-  Speech speech(*model->scheduler, work.call, work.arrived);
+  give_voice(work.call, *model, work.request->id);
+  Speech speech(*model->scheduler, work.call, work.arrived, std::chrono::seconds(options_.request_seconds));
   work.reply->on_gone([&speech] { speech.cancel(); });
   // The handler must not outlive what it refers to.
   struct Release {
@@ -97,8 +94,6 @@ void Service::stream(Work& work, LoadedModel& model, Speech& speech) {
         begun = true;
       }
       if (!part.bytes.empty() && !send(std::move(part.bytes))) speech.cancel();
-      if (over_time(work, options_.request_seconds))
-        throw ApiError(503, "request_timeout", "the speech took too long");
     }
     note_end(work.request->id, work.call, speech, nullptr);
     if (events) reply.write(event_of_end(usage_of(speech.result()), speech.result()));
@@ -153,13 +148,12 @@ void Service::run_batch(Work& work) {
     SpeechCall& call = work.items[i];
     Json result{{"index", i}};
     std::optional<ApiError> failure = work.refusals[i];
-    if (!failure && over_time(work, options_.request_seconds))
-      failure = ApiError(503, "request_timeout", "the batch took too long");
     if (!failure) {
       try {
         const std::shared_ptr<LoadedModel> model = model_of(call);
         call.request.request_id = fmt::format("{}.{}", work.request->id, i);
-        Speech speech(*model->scheduler, call, work.arrived);
+        give_voice(call, *model, call.request.request_id);
+        Speech speech(*model->scheduler, call, work.arrived, std::chrono::seconds(options_.request_seconds));
         work.reply->on_gone([&speech] { speech.cancel(); });
         struct Release {
           Reply& reply;
@@ -200,6 +194,7 @@ void Service::run_batch(Work& work) {
 
 void Service::run_estimate(Work& work) {
   const std::shared_ptr<LoadedModel> model = model_of(work.call);
+  give_voice(work.call, *model, work.request->id);
   const auto engine = model->scheduler->client(false);
   const ModelInfo& info = engine->info();
   const auto limit = static_cast<size_t>(engine::default_piece_limit(info));

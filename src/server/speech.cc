@@ -24,9 +24,10 @@ constexpr int32_t kFrames = 16;
 }  // namespace
 
 Speech::Speech(engine::Scheduler& scheduler, const SpeechCall& call, Clock::time_point arrived,
-               engine::TextSource source)
+               std::chrono::seconds most, engine::TextSource source)
     : live_(call.delivery != Delivery::whole),
       arrived_(arrived),
+      deadline_(arrived + most),
       engine_(scheduler.client(live_)),
       text_(source ? std::make_unique<engine::LongText>(*engine_, call.request, options_of(call, live_),
                                                         std::move(source))
@@ -40,6 +41,7 @@ Speech::Speech(engine::Scheduler& scheduler, const SpeechCall& call, Clock::time
 }
 
 AudioChunk Speech::pull(int32_t frames) {
+  if (Clock::now() > deadline_) throw ApiError(503, "request_timeout", "the speech took too long");
   AudioChunk chunk = text_->next_audio(frames);
   if (!chunk.samples.empty()) note_audio(chunk.samples.size());
   if (gain_ != 1)

@@ -21,10 +21,11 @@ class Speech {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `arrived` is when the request came in. With a source the text follows from it. Throws Error before any
-  /// work for what can be known by then.
+  /// `arrived` is when the request came in, and `most` how long it may take from then on: later next() throws
+  /// ApiError(503, request_timeout). With a source the text follows from it. Throws Error before any work for
+  /// what can be known by then.
   Speech(engine::Scheduler& scheduler, const SpeechCall& call, Clock::time_point arrived,
-         engine::TextSource source = {});
+         std::chrono::seconds most, engine::TextSource source = {});
 
   /// Bytes of the next samples; empty bytes only at the end. Throws Error.
   struct Part {
@@ -49,7 +50,7 @@ class Speech {
   void note_audio(size_t samples);
 
   bool live_;
-  Clock::time_point arrived_;
+  Clock::time_point arrived_, deadline_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<engine::LongText> text_;
   int32_t sample_rate_;

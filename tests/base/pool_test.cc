@@ -32,6 +32,7 @@ TEST(Pool, EveryTaskRunsOnce) {
 }
 
 /// What tasks wrote is visible after run(), without any synchronisation of theirs; many short calls in a row.
+// B083: no wake-up is lost.
 TEST(Pool, ManyShortForks) {
   Pool pool(3);
   std::vector<int> values(7);

@@ -37,6 +37,13 @@ class Pages(unittest.TestCase):
             text = (ROOT / page).read_text()
             self.assertEqual(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - offered - {"--name"}, set(), page)
 
+    def test_serve_has_the_machine_options_of_say(self):  # B087
+        def machine(command):
+            text = skald(command, "--help").out.decode()
+            return set(re.findall(r"(--[a-z-]+)", text[text.index("Model and machine"):].split("\n\n")[0]))
+        self.assertEqual(machine("serve"), machine("say"))
+        self.assertIn("--cache-capacity", machine("serve"))
+
     def test_every_command_has_help(self):
         for command in COMMANDS:
             result = skald(*command, "--help")

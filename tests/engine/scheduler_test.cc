@@ -210,6 +210,7 @@ TEST(Scheduler, DecodeModesHoldBackAsEverywhere) {
 
 // ---- turns
 
+// B084
 TEST(Scheduler, ANewcomerIsHeardBeforeAStreamThatIsFarAhead) {
   engine::SchedulerOptions options;
   options.ready_frames = 2000;

@@ -12,7 +12,7 @@ from support import *
 
 
 class Routes(Case):
-    def test_lists(self):
+    def test_lists(self):  # B066, B126
         models = self.server.get("/v1/models").json()
         self.assertEqual(models["object"], "list")
         self.assertIn("tiny-cv", [m["id"] for m in models["data"]])
@@ -26,7 +26,7 @@ class Routes(Case):
         self.assert_error(self.server.get("/v1/voices?model=x"), 404, "model_not_found", "model")
         self.assertIs(self.server.get("/v1/audio/voice-clone/capabilities").json()["supported"], False)
 
-    def test_route_and_method_matrix(self):
+    def test_route_and_method_matrix(self):  # B065, B068
         self.assert_error(self.server.get("/v1/nothing"), 404, "unknown_route")
         self.assert_error(self.server.get("/%zz"), 404, "unknown_route")
         self.assert_error(self.server.get("/../etc/passwd"), 404, "unknown_route")
@@ -64,7 +64,7 @@ class Routes(Case):
 class Speech(Case):
     options = ("--slots", 4)
 
-    def test_every_format(self):
+    def test_every_format(self):  # B052, B054, B062, B067, C013, B053
         starts = {"mp3": (b"\xff\xf3", b"\xff\xf2"), "opus": (b"OggS",), "aac": (b"\xff\xf1", b"\xff\xf9"),
                   "flac": (b"fLaC",), "wav": (b"RIFF",)}
         types = {"mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac", "wav": "audio/wav",
@@ -92,10 +92,10 @@ class Speech(Case):
             else:
                 self.assertEqual(streamed.body, whole.body)
 
-    def test_default_format_is_mp3(self):
+    def test_default_format_is_mp3(self):  # B072
         self.assertEqual(self.server.speech(response_format=...).headers["Content-Type"], "audio/mpeg")
 
-    def test_stream_equals_the_command_line(self):
+    def test_stream_equals_the_command_line(self):  # B055
         import subprocess
         said = subprocess.run([SKALD, "say", "--model", str(MODELS / "tiny-cv"), "--voice",
                                self.server.get("/v1/audio/voices").json()["voices"][0]["id"], "--language", "english",
@@ -104,7 +104,7 @@ class Speech(Case):
         voice = self.server.get("/v1/audio/voices").json()["voices"][0]["id"]
         self.assertEqual(self.server.speech(voice=voice).body, said)
 
-    def test_headers(self):
+    def test_headers(self):  # B028
         whole = self.server.speech(stream=False, headers={"X-Request-Id": "my-id.1"})
         self.assertEqual(whole.headers["X-Request-Id"], "my-id.1")
         self.assertEqual(whole.headers["X-Skald-Seed"], "7")
@@ -118,7 +118,7 @@ class Speech(Case):
         self.assertNotEqual(odd.headers["X-Request-Id"], "a b")
         self.assertEqual(odd.headers["X-Skald-Ignored-Fields"], "voise")
 
-    def test_chunks_grow_and_are_even(self):
+    def test_chunks_grow_and_are_even(self):  # B056, B063
         with self.server.connect() as s:
             s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=100), "TE: trailers\r\nConnection: close\r\n"))
             status, headers, chunks, ended = read_chunks(s)
@@ -143,7 +143,7 @@ class Speech(Case):
         self.assertEqual(got[-1]["usage"]["output_tokens"], 20)
         self.assertEqual(self.server.speech(stream=True).headers["Content-Type"], "text/event-stream")
 
-    def test_speed(self):
+    def test_speed(self):  # B073
         plain = self.server.speech(stream=False, max_frames=50)
         for speed in (0.5, 2, 4):
             answer = self.server.speech(stream=False, max_frames=50, speed=speed)
@@ -151,7 +151,7 @@ class Speech(Case):
             self.assertEqual(self.server.speech(max_frames=50, speed=speed).body, answer.body)
         self.assertEqual(self.server.speech(stream=False, max_frames=50, speed=1.0).body, plain.body)
 
-    def test_same_alone_and_in_company(self):
+    def test_same_alone_and_in_company(self):  # B079, B080
         bodies = [speech_body(seed=i, max_frames=30 + i, input=f"Sentence number {i} is spoken.") for i in range(12)]
         alone = [self.server.post("/v1/audio/speech", b).body for b in bodies]
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
@@ -160,7 +160,7 @@ class Speech(Case):
         # One stream alone gives a mean of 1.
         self.assertGreater(self.server.metric("skald_round_streams_total"), self.server.metric("skald_rounds_total"))
 
-    def test_long_text_is_one_stream(self):
+    def test_long_text_is_one_stream(self):  # B036, B052, C013
         text = " ".join(f"This is sentence number {i} of a long text." for i in range(40))
         answer = self.server.speech(input=text, max_frames=..., response_format="wav", stream=False)
         if answer.status == 200:
@@ -172,7 +172,7 @@ class Speech(Case):
         self.assertGreaterEqual(answer["frame_bound"], 240)
         self.assertEqual(len(answer["pieces"]), 1)
 
-    def test_batch(self):
+    def test_batch(self):  # B015, B064
         answer = self.server.post("/v1/audio/speech/batch", {
             "model": "tts-1", "voice": "alloy", "response_format": "pcm", "seed": 7, "language": "english", "max_frames": 20,
             "items": [{"input": "Hello there."}, {"input": "x", "voice": "nobody"}, {"input": "Hello there.", "seed": 8}]})
@@ -199,7 +199,7 @@ class Speech(Case):
         self.assert_error(self.server.post("/api/generate", "{}", headers={"Content-Type": "application/json"}), 415,
                           "unsupported_media_type")
 
-    def test_refusals_of_the_engine_come_before_any_audio(self):
+    def test_refusals_of_the_engine_come_before_any_audio(self):  # B064, C004, C006
         self.assert_error(self.server.speech(input="..."), 400, "nothing_to_speak", "input")
         self.assert_error(self.server.speech(language="nl"), 400, "unknown_language", "language")
         self.assert_error(self.server.speech(input="\u200b\u200b", stream_format="sse"), 400, "nothing_to_speak", "input")
@@ -223,7 +223,7 @@ class Failures(Case):
     model = "tiny-endless"
     options = ("--slots", 2, "--queue", 1)
 
-    def test_runaway_is_never_a_clean_end(self):
+    def test_runaway_is_never_a_clean_end(self):  # B019, B071
         fields = {"max_frames": ..., "input": "Hi"}
         self.assert_error(self.server.speech(stream=False, **fields), 500, "runaway")
         got = events(self.server.speech(stream_format="sse", **fields).body)
@@ -238,7 +238,7 @@ class Failures(Case):
             self.server.speech(**fields)  # an ordinary client sees it
         self.assertGreaterEqual(self.server.metric('skald_speech_ends_total{reason="runaway"}'), 3)
 
-    def test_full_queue(self):
+    def test_full_queue(self):  # B084
         fields = {"max_frames": 900, "input": "Hi"}
         held = []
         for _ in range(3):
@@ -256,7 +256,7 @@ class Failures(Case):
         self.server.wait_idle()
         self.assertEqual(self.server.speech(max_frames=2, input="Hi").status, 200)
 
-    def test_a_client_that_leaves_frees_its_slot(self):
+    def test_a_client_that_leaves_frees_its_slot(self):  # B081, B082
         for _ in range(10):
             with self.server.connect() as s:
                 s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=1000, input="Hi")))
@@ -272,7 +272,7 @@ class Failures(Case):
         self.assertEqual(self.server.speech(max_frames=2, input="Hi").status, 200)
         self.server.wait_idle()
 
-    def test_a_slow_reader_is_waited_for(self):
+    def test_a_slow_reader_is_waited_for(self):  # B058
         with self.server.connect() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=300, input="Hi"), "Connection: close\r\n"))
@@ -288,7 +288,7 @@ class Door(Case):
     def ask(self, head, body=b""):
         return self.server.raw(head.replace("\n", "\r\n").encode() + body)
 
-    def test_foreign_hosts_and_origins(self):
+    def test_foreign_hosts_and_origins(self):  # B123
         for path in ("/v1/models", "/", "/health", "/nothing"):
             got = self.ask(f"GET {path} HTTP/1.1\nHost: evil.example:{self.server.port}\nConnection: close\n\n")
             self.assertIn(b"403", got.split(b"\r\n")[0])
@@ -317,14 +317,14 @@ class Door(Case):
         self.assertIn(b" 431 ", got.split(b"\r\n")[0])
         self.assertIn(b'"code":"header_too_large"', got)
 
-    def test_oversize_bodies(self):
+    def test_oversize_bodies(self):  # B123
         limit = 1 << 20
-        head = (f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head = (f"POST /v1/audio/speech/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {limit + 1}\r\n\r\n").encode()
         self.assertIn(b" 413 ", self.server.raw(head).split(b"\r\n")[0])
         got = self.server.raw(head + b"x" * (limit + 1))
         self.assertIn(b" 413 ", got.split(b"\r\n")[0], "the answer must survive what the client still sends")
-        chunked = (b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        chunked = (b"POST /v1/audio/speech/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                    b"Transfer-Encoding: chunked\r\n\r\n" + b"10000\r\n" + b"x" * 65536 + b"\r\n")
         with self.server.connect() as s:
             s.sendall(chunked)
@@ -333,7 +333,7 @@ class Door(Case):
                     s.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
             self.assertIn(b" 413 ", read_all(s).split(b"\r\n")[0])
         fits = json.dumps(speech_body(input="x" * 5000)).encode().ljust(limit)
-        self.assert_error(self.server.post("/v1/audio/speech", fits, headers={"Content-Type": "application/json"}), 400,
+        self.assert_error(self.server.post("/v1/audio/speech/estimate", fits, headers={"Content-Type": "application/json"}), 400,
                           "text_too_long", "input")
 
     def test_expect_continue(self):
@@ -356,7 +356,7 @@ class Door(Case):
 
 
 class Slowloris(unittest.TestCase):
-    def test_slow_heads_are_cut_and_others_served(self):
+    def test_slow_heads_are_cut_and_others_served(self):  # B123
         server = Server()
         try:
             with server.connect() as slow:
@@ -379,7 +379,7 @@ class Keys(Case):
     key = "sk-secret"
     options = ("--open-lists",)
 
-    def test_speech_needs_the_key_and_lists_do_not(self):
+    def test_speech_needs_the_key_and_lists_do_not(self):  # B126
         none = {"Authorization": ""}
         refused = self.server.speech(headers=none)
         self.assert_error(refused, 401, "invalid_api_key")
@@ -407,7 +407,7 @@ class Cors(Case):
 
 
 class Privacy(unittest.TestCase):
-    def test_nothing_of_a_text_is_logged(self):
+    def test_nothing_of_a_text_is_logged(self):  # C019
         server = Server(model="tiny-endless")
         mark = "Zanzibarmark"
         try:
@@ -456,7 +456,7 @@ class Ends(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 10)
             del idle
 
-    def test_port_in_use(self):
+    def test_port_in_use(self):  # C017
         server = Server()
         try:
             began = time.monotonic()
@@ -504,7 +504,7 @@ class Ends(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
-    def test_idle_costs_nothing(self):
+    def test_idle_costs_nothing(self):  # C021
         server = Server()
         try:
             server.speech()

@@ -49,6 +49,11 @@ def spread(values):
     return {"p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": round(ordered[-1], 4)}
 
 
+def histogram(values, bounds=(0.02, 0.05, 0.1, 0.2, 0.5, 1.0)):
+    """How many values are at most each bound; the last entry counts all."""
+    return {**{f"<={bound}": sum(v <= bound for v in values) for bound in bounds}, "all": len(values)}
+
+
 def resident(pid):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
@@ -100,7 +105,9 @@ def main():
     report = {"streams": options.streams, "seconds": options.seconds, "spoken": len(results), "refused": len(refused),
               "wrong": wrong[:5], "wrong_count": len(wrong),
               "first_audio_s": spread([r[0] for r in results]) if results else None,
-              "lateness_s": spread([r[1] for r in results]) if results else None}
+              "lateness_s": spread([r[1] for r in results]) if results else None,
+              "first_audio_histogram": histogram([r[0] for r in results]),
+              "lateness_histogram": histogram([r[1] for r in results])}
     if memory:
         third = max(1, len(memory) // 3)
         report["memory_mb"] = {"after_first_third": max(memory[:third]) // 2**20, "at_end": max(memory[-third:]) // 2**20}

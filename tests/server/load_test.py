@@ -16,7 +16,7 @@ STREAMS = int(os.environ.get("SKALD_LOAD_STREAMS", 8 if SLOW else 64))
 
 
 class Load(unittest.TestCase):
-    def test_many_streams(self):
+    def test_many_streams(self):  # B079, B085
         server = Server("--slots", STREAMS, "--cache-capacity", 512, "--max-connections", 4 * STREAMS)
         try:
             done = subprocess.run([sys.executable, "load.py", server.address, "--streams", str(STREAMS), "--seconds", str(SECONDS),
@@ -32,7 +32,7 @@ class Load(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
-    def test_clients_that_leave_at_random(self):
+    def test_clients_that_leave_at_random(self):  # B081
         count = 60 if SLOW else int(os.environ.get("SKALD_LOAD_DISCONNECTS", 200))
         server = Server("--slots", 4, "--queue", 64, model="tiny-endless")
         try:
@@ -58,7 +58,7 @@ class Load(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
-    def test_many_requests_keep_memory_flat(self):
+    def test_many_requests_keep_memory_flat(self):  # B085, B089: nobody reads the log
         count = 150 if SLOW else int(os.environ.get("SKALD_LOAD_REQUESTS", 600))
         server = Server("--cache-capacity", 512)
         try:

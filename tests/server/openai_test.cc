@@ -42,6 +42,7 @@ struct BadBody {
   std::string code, param;
 };
 
+// B064, B071
 TEST(ParseSpeech, RefusesWithStatusCodeAndField) {
   const std::string long_text = R"({"input":")" + repeat("é", 4097) + "\"}";
   const std::string long_style = R"({"instructions":")" + repeat("好", 4097) + "\"}";
@@ -104,6 +105,22 @@ TEST(ParseSpeech, RefusesWithStatusCodeAndField) {
       {R"({"non_streaming_mode":1})", 400, "invalid_argument", "non_streaming_mode"},
       {R"({"pause_ms":-1})", 400, "invalid_argument", "pause_ms"},
       {R"({"ref_audio":"data:,x"})", 400, "cloning_not_supported", "ref_audio"},
+      {R"({"model":"plain","ref_audio":"UklGRg=="})", 400, "consent_required", "consent"},
+      {R"({"model":"plain","ref_audio":"UklGRg==","consent":" "})", 400, "consent_required", "consent"},
+      {R"({"model":"plain","ref_audio":"http://10.0.0.1/a.wav","consent":"yes"})", 400,
+       "reference_not_inline", "ref_audio"},
+      {R"({"model":"plain","ref_audio":"file:///etc/passwd","consent":"yes"})", 400, "reference_not_inline",
+       "ref_audio"},
+      {R"({"model":"plain","ref_audio":"/etc/passwd","consent":"yes"})", 400, "reference_not_inline",
+       "ref_audio"},
+      {R"({"model":"plain","ref_audio":"../a.wav","consent":"yes"})", 400, "reference_not_inline",
+       "ref_audio"},
+      {R"({"model":"plain","ref_audio":"data:audio/wav,abc","consent":"yes"})", 400, "invalid_argument",
+       "ref_audio"},
+      {R"({"model":"plain","ref_audio":"data:audio/wav;base64","consent":"yes"})", 400, "invalid_argument",
+       "ref_audio"},
+      {R"({"model":"plain","ref_audio":"no base64!","consent":"yes"})", 400, "invalid_argument", "ref_audio"},
+      {R"({"model":"plain","ref_audio":"","consent":"yes"})", 400, "invalid_argument", "ref_audio"},
   };
   for (const BadBody& bad : cases) {
     SCOPED_TRACE(bad.changes.substr(0, 80));
@@ -182,6 +199,7 @@ TEST(ParseSpeech, StreamFields) {
   EXPECT_EQ(parse(body(R"({"stream":false,"stream_format":"audio"})")).delivery, Delivery::whole);
 }
 
+// B069, B070
 TEST(ParseSpeech, LimitsCountCharacters) {
   EXPECT_NO_THROW(parse(body(R"({"input":")" + repeat("好", 4096) + "\"}")));
   EXPECT_NO_THROW(parse(body(R"({"instructions":")" + repeat("🙂", 4096) + "\"}")));
@@ -213,6 +231,7 @@ TEST(ParseSpeech, LanguageOfTheModelNameYieldsToTheField) {
   EXPECT_EQ(parse(body(R"({"model":"tts-1-zh","language":null})")).request.language, "zh");
 }
 
+// B072
 TEST(ParseSpeech, BodiesOfTheFieldsClients) {
   // As the clients send them: SDK, Open WebUI, SillyTavern, Home Assistant, Wyoming, LiveKit, Pipecat, n8n.
   for (
@@ -237,6 +256,80 @@ TEST(ParseSpeech, ModelsWithoutVoices) {
             "unknown_voice");
   EXPECT_EQ(api_error_of([] { parse(R"({"model":"plain","input":"Hi","voice":"alloy"})"); }).code(),
             "unknown_voice");
+}
+
+TEST(ParseSpeech, RecordingsComeWithConsentAndInPlaceOfAVoice) {
+  const SpeechCall call = parse(
+      R"({"model":"plain","input":"Hi","voice":"alloy","ref_audio":"data:audio/wav;base64,UklGRg==","ref_text":"hm",
+          "consent":"my own voice","x_vector_only_mode":true})");
+  ASSERT_TRUE(call.reference);
+  EXPECT_EQ(call.reference->audio, "RIFF");
+  EXPECT_EQ(call.reference->consent, "my own voice");
+  EXPECT_TRUE(call.reference->x_vector_only);
+  EXPECT_EQ(call.request.voice, "");
+  ApiRules rules;
+  rules.max_reference = 3;
+  const std::string sent =
+      R"({"model":"plain","input":"Hi","ref_audio":"UklGRg==","consent_attestation":true})";
+  EXPECT_EQ(api_error_of([&] { parse(sent, rules); }).status(), 413);
+  rules.max_reference = 4;
+  EXPECT_TRUE(parse(sent, rules).reference);
+  rules.cloning = false;
+  EXPECT_EQ(api_error_of([&] { parse(sent, rules); }).status(), 403);
+}
+
+TEST(Upload, AsFormAndAsJson) {
+  const std::string form =
+      "--b\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nanna\r\n"
+      "--b\r\ncontent-disposition: form-data; filename=\"../x;\\\"y.wav\"; "
+      "name=audio_sample\r\nContent-Type: audio/wav\r\n\r\n"
+      "RIFF\r\n--not\r\n--b\r\nContent-Disposition: form-data; name=\"consent\"\r\n\r\nmy voice\r\n"
+      "--b\r\nContent-Disposition: form-data; name=\"force\"\r\n\r\ntrue\r\n--b--\r\n";
+  const Upload a = read_upload("multipart/form-data; boundary=b", form, 100);
+  EXPECT_EQ(a.name, "anna");
+  EXPECT_EQ(a.reference.audio, "RIFF\r\n--not");
+  EXPECT_EQ(a.reference.consent, "my voice");
+  EXPECT_TRUE(a.replace);
+  const Upload b =
+      read_upload("application/json", R"({"name":"bob","audio_sample":"UklGRg==","consent":true})", 100);
+  EXPECT_EQ(b.reference.audio, "RIFF");
+  EXPECT_TRUE(states_consent(b.reference.consent));
+  EXPECT_EQ(api_error_of([&] { read_upload("multipart/form-data; boundary=b", form, 5); }).status(), 413);
+  for (const char* name : {"", "../x", "a/b", "a b", ".hidden", "x\n", "\xc3\xa9",
+                           "name-that-is-longer-than-sixty-four-characters-in-all-and-so-is-refused-x"})
+    EXPECT_EQ(api_error_of([&] {
+                read_upload("application/json",
+                            Json{{"name", name}, {"audio_sample", "UklGRg=="}, {"consent", "x"}}.dump(), 100);
+              }).param(),
+              "name")
+        << name;
+  EXPECT_EQ(api_error_of([&] {
+              read_upload("application/json", R"({"name":"x","audio_sample":"UklGRg=="})", 9);
+            }).code(),
+            "consent_required");
+  EXPECT_EQ(
+      api_error_of([&] { read_upload("application/json", R"({"name":"x","consent":"y"})", 9); }).param(),
+      "audio_sample");
+}
+
+TEST(Multipart, RefusesWhatIsBroken) {
+  for (const char* bad :
+       {"", "--b", "--b\r\n", "--b\r\nContent-Disposition: form-data; name=x\r\n\r\nno end",
+        "--b\r\n\r\nno name\r\n--b--", "--bx\r\n\r\n--b--", "--b\r\nno blank line\r\n--b--"})
+    EXPECT_EQ(api_error_of([&] { read_upload("multipart/form-data; boundary=b", bad, 100); }).status(), 400)
+        << bad;
+  EXPECT_EQ(api_error_of([&] { read_upload("multipart/form-data", "--b--", 100); }).code(), "invalid_form");
+}
+
+TEST(Catalog, KeptVoicesAreThoseOfNow) {
+  ServedModel base = test::served("plain", "base", {});
+  std::vector<VoiceEntry> kept;
+  base.kept = [&] { return kept; };
+  const Catalog catalog({base}, {});
+  EXPECT_EQ(api_error_of([&] { catalog.find_voice(0, "anna"); }).code(), "unknown_voice");
+  kept.push_back({.name = "anna", .kind = "clone"});
+  EXPECT_EQ(catalog.find_voice(0, "anna"), "anna");
+  EXPECT_EQ(Json::parse(voices_body(catalog, ""))["voices"][0]["clone"], true);
 }
 
 TEST(Catalog, EveryListedVoiceCanBeSpokenInAnyCase) {

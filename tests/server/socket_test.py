@@ -22,7 +22,7 @@ class Socket(Case):
         self.ws.send({"type": "input.done"})
         return self.ws.until("audio.done")[0]
 
-    def test_pieces_give_the_same_as_one(self):
+    def test_pieces_give_the_same_as_one(self):  # B059
         self.ws.send(CONFIG)
         self.say("Hello there. How are you?")
         whole = self.done()
@@ -40,7 +40,7 @@ class Socket(Case):
         self.assertIsInstance(self.ws.receive(), bytes)
         self.done()
 
-    def test_several_utterances_with_faults_in_between(self):
+    def test_several_utterances_with_faults_in_between(self):  # C015
         self.ws.send(CONFIG)
         self.ws.until("session.configured")
         self.say("First.")
@@ -88,7 +88,7 @@ class Socket(Case):
         self.say("Still fine.")
         self.assertEqual(self.done()["frames"], 20)
 
-    def test_field_aliases_mean_the_same_here(self):
+    def test_field_aliases_mean_the_same_here(self):  # B015
         config = {k: v for k, v in CONFIG.items() if k != "voice"}
         self.ws.send({**config, "speaker": "nova"})
         self.say("Hello there.")
@@ -104,7 +104,7 @@ class Socket(Case):
         self.say("Hello there.")
         self.assertEqual(self.done()["frames"], 20)
 
-    def test_twenty_five_utterances(self):
+    def test_twenty_five_utterances(self):  # C015
         self.ws.send(CONFIG)
         for i in range(25):
             self.say("Hello there.")
@@ -115,7 +115,7 @@ class BargeIn(Case):
     model = "tiny-endless"
     options = ("--slots", 1)
 
-    def test_cancel_ends_at_once_and_the_session_goes_on(self):
+    def test_cancel_ends_at_once_and_the_session_goes_on(self):  # B082
         ws = WebSocket(self.server)
         ws.send({**CONFIG, "max_frames": 3000})
         ws.send({"type": "input.text", "text": "Hello"})

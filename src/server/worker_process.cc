@@ -1,0 +1,58 @@
+// fork, exec.
+#include "server/worker_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "skald/error.h"
+
+namespace skald::server {
+
+WorkerProcess start_worker(const std::vector<std::string>& words) {
+  const auto fail = [](const char* what) {
+    throw Error(ErrorCode::io,
+                fmt::format("cannot start a worker: {}: {}", what, std::generic_category().message(errno)));
+  };
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) fail("pipe");
+  std::string name = "skald";
+  std::vector<std::string> copies = words;
+  std::vector<char*> arguments{name.data()};
+  for (std::string& word : copies) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child == 0) {
+    // Between fork and exec only what is safe after a signal: other threads may have held any lock.
+    ::setpgid(0, 0);  // Ctrl-C is the server's to pass on
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(1);
+    ::dup2(pipe[1], STDOUT_FILENO);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(127);
+  }
+  const int error = errno;
+  ::close(pipe[1]);
+  if (child < 0) {
+    ::close(pipe[0]);
+    errno = error;
+    fail("fork");
+  }
+  return {child, pipe[0]};
+}
+
+std::string end_of_process(int wait_status) {
+  if (WIFSIGNALED(wait_status)) return fmt::format("signal {}", WTERMSIG(wait_status));
+  return fmt::format("status {}", WEXITSTATUS(wait_status));
+}
+
+}  // namespace skald::server
