@@ -7,6 +7,17 @@
 
 namespace skald::backend {
 
+int64_t checked_offset(const Buffer& view, size_t size, const std::string& label, const std::string& what) {
+  const auto element = static_cast<int64_t>(dtype_size(view.dtype));
+  const int64_t last = view.rows == 0 ? 0 : (view.rows - 1) * view.stride + view.width;
+  if (view.rows < 0 || view.width < 0 || view.stride < 0 || view.offset < 0 ||
+      (view.offset + last) * element > static_cast<int64_t>(size))
+    throw Error(ErrorCode::internal,
+                fmt::format("{}: view of {} rows x {} columns at {} leaves buffer '{}' of {} bytes", what,
+                            view.rows, view.width, view.offset, label, size));
+  return view.offset * element;
+}
+
 void Checker::fail(const std::string& what) const {
   throw Error(ErrorCode::internal, fmt::format("{}: {}", where_, what));
 }

@@ -28,6 +28,10 @@ class CallTarget {
   virtual const WeightShape& weight_shape(Weight weight, const std::string& what) const = 0;
 };
 
+/// Where a view's first element lies in its allocation of `size` bytes, in bytes. Throws Error(internal) that
+/// begins with `what` when the view leaves the allocation, which is called `label`.
+int64_t checked_offset(const Buffer& view, size_t size, const std::string& label, const std::string& what);
+
 /// A bound two-dimensional view; a null one means "absent". Addresses are the device's.
 template <class T>
 struct Rows {

@@ -42,7 +42,7 @@ void Sha256::block(const std::byte* bytes) {
   for (size_t i = 0; i < 8; ++i) state_[i] += sums[i];
 }
 
-void Sha256::add(std::span<const std::byte> bytes) {
+Sha256& Sha256::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const size_t filled = length_ % 64, take = std::min(64 - filled, bytes.size());
     std::memcpy(pending_.data() + filled, bytes.data(), take);
@@ -50,9 +50,15 @@ void Sha256::add(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(take);
     if (length_ % 64 == 0) block(pending_.data());
   }
+  return *this;
 }
 
-std::string Sha256::finish() {
+Sha256& Sha256::field(std::span<const std::byte> bytes) {
+  const uint64_t size = bytes.size();
+  return add(std::as_bytes(std::span(&size, 1))).add(bytes);
+}
+
+Digest Sha256::finish() {
   const uint64_t bits = length_ * 8;
   const std::byte end{0x80};
   add({&end, 1});
@@ -63,10 +69,18 @@ std::string Sha256::finish() {
   std::array<std::byte, 8> tail;
   for (size_t i = 0; i < 8; ++i) tail[i] = static_cast<std::byte>(bits >> (56 - 8 * i));
   add(tail);
-  std::string hex;
-  for (const uint32_t word : state_)
-    for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[word >> shift & 15];
-  return hex;
+  Digest digest;
+  for (size_t i = 0; i < 32; ++i) digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  return digest;
+}
+
+Digest sha256(std::span<const std::byte> bytes) { return Sha256().add(bytes).finish(); }
+
+std::string hex(const Digest& digest, size_t digits) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t b : digest) text += kDigits[b >> 4], text += kDigits[b & 15];
+  return text.substr(0, digits);
 }
 
 }  // namespace skald

@@ -10,12 +10,17 @@
 
 namespace skald {
 
+using Digest = std::array<uint8_t, 32>;
+
 class Sha256 {
  public:
-  void add(std::span<const std::byte> bytes);
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  /// 64 lower-case hexadecimal digits; nothing may be added afterwards.
-  std::string finish();
+  Sha256& add(std::span<const std::byte> bytes);
+  Sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
+  /// The bytes preceded by their number, so that no two lists of fields give the same bytes.
+  Sha256& field(std::span<const std::byte> bytes);
+  Sha256& field(std::string_view text) { return field(std::as_bytes(std::span(text))); }
+  /// Nothing may be added afterwards.
+  Digest finish();
 
  private:
   void block(const std::byte* bytes);
@@ -24,5 +29,9 @@ class Sha256 {
   std::array<std::byte, 64> pending_{};
   uint64_t length_ = 0;  ///< bytes added
 };
+
+Digest sha256(std::span<const std::byte> bytes);
+/// The first `digits` lower-case hexadecimal digits, at most 64.
+std::string hex(const Digest& digest, size_t digits = 64);
 
 }  // namespace skald

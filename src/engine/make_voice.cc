@@ -113,7 +113,7 @@ std::string hash_of(const Recording& r) {
   Sha256 hash;
   hash.add(fmt::format("{} Hz, {} channels\n", r.sample_rate, r.channels));
   hash.add(std::as_bytes(std::span(r.samples)));
-  return hash.finish();
+  return hex(hash.finish());
 }
 
 std::string quoted(const std::string& text) {

@@ -138,7 +138,7 @@ class LoadedModel final : public Model {
     for (const std::string& name : main_->names())
       if (name.starts_with("speaker_encoder.") && name.ends_with(".bias"))
         hash.add(main_->get(name, main_->shape(name)).data);
-    return hash.finish();
+    return hex(hash.finish());
   }
   std::vector<float> speaker_vector(std::span<const float> samples) override {
     if (!speaker_encoder_) throw Error(ErrorCode::internal, "the speaker encoder is not loaded");

@@ -21,15 +21,10 @@ std::string_view speaker_identity_name(SpeakerIdentity identity) noexcept {
 
 std::string voice_hash(const Voice& voice) {
   Sha256 hash;
-  const auto add = [&](std::span<const std::byte> bytes) {
-    const uint64_t size = bytes.size();
-    hash.add(std::as_bytes(std::span(&size, 1)));
-    hash.add(bytes);
-  };
-  add(std::as_bytes(std::span(voice.x_vector)));
-  add(std::as_bytes(std::span(voice.codes)));
-  add(std::as_bytes(std::span(voice.ref_text)));
-  return hash.finish();
+  hash.field(std::as_bytes(std::span(voice.x_vector)));
+  hash.field(std::as_bytes(std::span(voice.codes)));
+  hash.field(voice.ref_text);
+  return hex(hash.finish());
 }
 
 bool valid_voice_name(std::string_view name) noexcept {

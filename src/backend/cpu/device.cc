@@ -49,14 +49,7 @@ std::byte* CpuDevice::locate(const Buffer& view, const std::string& what) const 
   if (view.id < 0 || static_cast<size_t>(view.id) >= allocations_.size())
     throw Error(ErrorCode::internal, fmt::format("{}: no such buffer", what));
   const Allocation& allocation = allocations_[static_cast<size_t>(view.id)];
-  const int64_t element = static_cast<int64_t>(dtype_size(view.dtype));
-  const int64_t last = view.rows == 0 ? 0 : (view.rows - 1) * view.stride + view.width;
-  if (view.rows < 0 || view.width < 0 || view.stride < 0 || view.offset < 0 ||
-      (view.offset + last) * element > static_cast<int64_t>(allocation.memory.size()))
-    throw Error(ErrorCode::internal,
-                fmt::format("{}: view of {} rows x {} columns at {} leaves buffer '{}' of {} bytes", what,
-                            view.rows, view.width, view.offset, allocation.label, allocation.memory.size()));
-  return allocation.memory.data() + view.offset * element;
+  return allocation.memory.data() + checked_offset(view, allocation.memory.size(), allocation.label, what);
 }
 
 const LoadedWeight& CpuDevice::weight(Weight weight, const std::string& what) const {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/checks.h"
 #include "skald/error.h"
 
 namespace skald::backend::gpu {
@@ -31,14 +32,8 @@ DeviceAddress Buffers::address(const Buffer& view, const std::string& what) cons
   if (view.id < 0 || static_cast<size_t>(view.id) >= buffers_.size())
     throw Error(ErrorCode::internal, fmt::format("{}: no such buffer", what));
   const Named& buffer = buffers_[static_cast<size_t>(view.id)];
-  const auto element = static_cast<int64_t>(dtype_size(view.dtype));
-  const int64_t last = view.rows == 0 ? 0 : (view.rows - 1) * view.stride + view.width;
-  if (view.rows < 0 || view.width < 0 || view.stride < 0 || view.offset < 0 ||
-      (view.offset + last) * element > static_cast<int64_t>(buffer.block.size()))
-    throw Error(ErrorCode::internal,
-                fmt::format("{}: view of {} rows x {} columns at {} leaves buffer '{}' of {} bytes", what,
-                            view.rows, view.width, view.offset, buffer.label, buffer.block.size()));
-  return buffer.block.address() + static_cast<DeviceAddress>(view.offset * element);
+  return buffer.block.address() +
+         static_cast<DeviceAddress>(checked_offset(view, buffer.block.size(), buffer.label, what));
 }
 
 Staging::Staging(const Context& context, const std::string& label, std::function<uint32_t()> mark,

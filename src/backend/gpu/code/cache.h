@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/gpu/code/sha256.h"
+#include "base/sha256.h"
+
 
 namespace skald::backend::gpu {
 

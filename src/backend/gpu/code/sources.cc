@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "backend/gpu/code/sha256.h"
 #include "backend/gpu/kernels/kernels.h"
+#include "base/sha256.h"
 #include "skald/error.h"
 
 namespace skald::backend::gpu {
