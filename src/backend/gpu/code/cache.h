@@ -10,7 +10,6 @@
 
 #include "base/sha256.h"
 
-
 namespace skald::backend::gpu {
 
 /// Everything that machine code depends on.
