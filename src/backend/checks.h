@@ -108,5 +108,10 @@ void check(const Checker&, const Advance&);
 void check(const Checker&, const Conv&);
 void check(const Checker&, const ConvTransposed&);
 void check(const Checker&, const Depthwise&);
+void check(const Checker&, const LogMel&);
+void check(const Checker&, const PaddedConv&);
+void check(const Checker&, const Statistics&);
+void check(const Checker&, const ScaleRows&);
+void check(const Checker&, const NearestCode&);
 
 }  // namespace skald::backend

@@ -460,6 +460,19 @@ struct FrameReport {
   int32_t frames = 0, position = 0, sampled = 0, step = 0;
 };
 
+/// What one run of a program took on the device itself.
+struct ProgramTime {
+  double ms = 0;         ///< 0 = this device does not tell
+  int32_t launches = 0;  ///< of kernels
+};
+
+/// All launches of one kernel in a program, one after the other.
+struct KernelTime {
+  std::string name;
+  int32_t launches = 0;
+  double ms = 0;
+};
+
 /// What a device did so far.
 struct DeviceCounters {
   uint64_t programs = 0;          ///< handed over by run()
@@ -487,6 +500,14 @@ class Backend {
   /// Runs `body` once against a recorder; the name tells programs apart in messages ("talker.step x1").
   virtual Program record(std::string_view name, const std::function<void(Ops&)>& body) = 0;
   virtual void run(Program program) = 0;
+  /// The same, by itself and measured; waits. For devices that work behind the host.
+  virtual ProgramTime run_timed(Program program) {
+    run(program);
+    return {};
+  }
+  /// Where its time goes, by kernel. What the program computes, and the slots of its lanes, are spoilt. Empty
+  /// = this device does not tell.
+  virtual std::vector<KernelTime> time_kernels(Program) { return {}; }
   virtual std::span<const OpRecord> ops(Program program) const = 0;
   virtual void run_op(Program program, size_t index) = 0;  ///< one op alone, for lock-step comparison
 

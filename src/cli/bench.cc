@@ -59,6 +59,7 @@ Json to_json(const StageReport& s, const BenchReport& r, double count = 1) {
             {"gflop_per_s", rounded(s.gflop_per_s())},
             {"share_of_peak", nullptr},
             {"ops_per_frame", rounded(s.ops / count)},
+            {"launches_per_frame", rounded(s.launches / count)},
             {count == 1 ? "spread_ms" : "spread_ms_per_request", to_json(s.ms)}};
   if (r.read_bandwidth() > 0) json["share_of_read_bandwidth"] = rounded(bandwidth_share(s, r));
   if (r.peak_flops() > 0) json["share_of_peak"] = rounded(s.gflop_per_s() * 1e9 / r.peak_flops());
@@ -106,6 +107,21 @@ Json machine_json(const BenchReport& r) {
   return json;
 }
 
+Json kernels_json(const BenchReport& r) {
+  Json kernels = Json::array();
+  for (const backend::KernelTime& k : r.kernels)
+    kernels.push_back({{"name", k.name}, {"launches", k.launches}, {"ms", rounded(k.ms)}});
+  return kernels;
+}
+
+std::string kernel_table(const BenchReport& r) {
+  std::string out = "\na frame's kernels, those of a name one after the other\n";
+  for (const backend::KernelTime& k : r.kernels)
+    out += fmt::format("{:<24} {:>5} {:>9.3f} ms {:>8.2f} us each\n", k.name, k.launches, k.ms,
+                       1e3 * k.ms / k.launches);
+  return out;
+}
+
 Json to_json(const BenchReport& r, const std::string& model) {
   Json lengths = Json::array();
   for (const diagnose::LengthReport& row : r.lengths)
@@ -146,6 +162,9 @@ Json to_json(const BenchReport& r, const std::string& model) {
           {"audio_seconds", rounded(r.audio_seconds)},
           {"compute_ms", rounded(r.compute_ms)},
           {"wall_ms", rounded(r.wall_ms)},
+          {"frame_ms", rounded(r.frame_ms)},
+          {"idle_share", rounded(r.idle_share)},
+          {"kernels", kernels_json(r)},
           {"stages", stages_json(r)},
           {"language_model", to_json(r.language_model, r)},
           {"lengths", std::move(lengths)},
@@ -209,7 +228,17 @@ std::string to_text(const BenchReport& r, const std::string& model) {
       r.cold_first_audio_ms, warm.median, warm.min, warm.max, warm.samples, r.reused_rows, r.prompt_rows);
   out += fmt::format("peak resident memory {:.2f} GB{}\n\n", static_cast<double>(r.peak_rss_bytes) / 1e9,
                      r.peak_rss_since_load ? "" : ", measuring the machine included");
+  if (r.frame_ms > 0)
+    out += fmt::format(
+        "a frame {:.3f} ms of the request's time; {:.0f} launches and {:.0f} MB a frame, {:.3f} ms at the "
+        "read "
+        "bandwidth; the device idle {:.1f}% of the request\n"
+        "below: programs one by one, as the device tells; a program counts as the stage with most of its "
+        "ops\n\n",
+        r.frame_ms, r.language_model.launches, r.language_model.bytes / 1e6,
+        r.read_bandwidth() > 0 ? 1e3 * r.language_model.bytes / r.read_bandwidth() : 0.0, 100 * r.idle_share);
   out += stage_table(r) + "\n" + length_table(r);
+  if (!r.kernels.empty()) out += kernel_table(r);
   return out +
          fmt::format(
              "\nmedians over frames {} to {}; codec in chunks of {} frames; `skald bench --help` defines "

@@ -41,6 +41,7 @@ double bandwidth_at(std::span<const ReadProbe> probes, size_t frame);
 struct StageReport {
   Spread ms;
   double weight_bytes = 0, bytes = 0, flops = 0, ops = 0;  ///< medians
+  double launches = 0;         ///< of kernels, on a device that works behind the host
   double bandwidth_share = 0;  ///< median over frames of their rate beside the read bandwidth around them
   double gb_per_s() const { return ms.median > 0 ? bytes / ms.median / 1e6 : 0; }
   double gflop_per_s() const { return ms.median > 0 ? flops / ms.median / 1e6 : 0; }
@@ -96,6 +97,10 @@ struct BenchReport {
   StageReport attention, predictor, sampling, codec;
   StageReport language_model;  ///< talker, predictor and sampling
   double other_ms = 0;         ///< per frame: everything outside of the stages
+  /// On a device that works behind the host: time of a whole request per frame, and the part of it in which
+  /// the frames' queue had nothing to do (stages come from a second request, program by program).
+  double frame_ms = 0, idle_share = 0;
+  std::vector<backend::KernelTime> kernels;  ///< of a frame, each kernel's launches one after the other
   std::vector<LengthReport> lengths;
 };
 

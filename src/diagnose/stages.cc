@@ -12,7 +12,7 @@ Stage stage_of(std::string_view program, std::string_view kind, std::string_view
 }
 
 StageTime& StageTime::operator+=(const StageTime& other) {
-  ms += other.ms, ops += other.ops, work += other.work;
+  ms += other.ms, ops += other.ops, launches += other.launches, work += other.work;
   return *this;
 }
 

@@ -27,6 +27,7 @@ Stage stage_of(std::string_view program, std::string_view kind, std::string_view
 struct StageTime {
   double ms = 0;
   double ops = 0;
+  double launches = 0;  ///< of kernels, on a device that works behind the host
   Work work;
   StageTime& operator+=(const StageTime& other);
 };

@@ -81,6 +81,7 @@ Program TimedDevice::record(std::string_view name, const std::function<void(back
     body(recorder);
   });
   programs_.resize(std::max(programs_.size(), static_cast<size_t>(program.id) + 1));
+  recorded.name = name;
   programs_[static_cast<size_t>(program.id)] = std::move(recorded);
   return program;
 }
@@ -94,6 +95,20 @@ void TimedDevice::run(Program program) {
   for (const Lanes& l : recorded.lanes) lanes.push_back(active(l));
 
   StageTimes times;
+  if (inner_->frames_ahead() > 0) {
+    const backend::ProgramTime whole = inner_->run_timed(program);
+    for (const Op& op : recorded.ops) ++times[op.stage].ops;
+    StageTime& largest = *std::max_element(times.stages.begin(), times.stages.end(),
+                                           [](const auto& a, const auto& b) { return a.ops < b.ops; });
+    largest.ms = whole.ms, largest.launches = whole.launches;
+  } else {
+    run_ops(program, recorded, times);
+  }
+  for (const Op& op : recorded.ops) times[op.stage].work += work_of(op.cost, lanes[op.lanes]);
+  runs_.push_back(times);
+}
+
+void TimedDevice::run_ops(Program program, const Recorded& recorded, StageTimes& times) {
   auto from = Clock::now();
   for (size_t i = 0; i < recorded.ops.size(); ++i) {
     inner_->run_op(program, i);
@@ -103,8 +118,23 @@ void TimedDevice::run(Program program) {
     ++stage.ops;
     from = now;
   }
-  for (const Op& op : recorded.ops) times[op.stage].work += work_of(op.cost, lanes[op.lanes]);
-  runs_.push_back(times);
+}
+
+std::vector<backend::KernelTime> TimedDevice::frame_kernels() {
+  std::vector<backend::KernelTime> all;
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    if (programs_[i].name != "frame.codes x1" && programs_[i].name != "frame.step x1") continue;
+    for (const backend::KernelTime& k : inner_->time_kernels({static_cast<int32_t>(i)})) {
+      const auto known =
+          std::find_if(all.begin(), all.end(), [&](const auto& o) { return o.name == k.name; });
+      if (known == all.end())
+        all.push_back(k);
+      else
+        known->launches += k.launches, known->ms += k.ms;
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.ms > b.ms; });
+  return all;
 }
 
 std::vector<StageTimes> TimedDevice::take_runs() { return std::exchange(runs_, {}); }

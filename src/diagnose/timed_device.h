@@ -15,7 +15,8 @@
 namespace skald::diagnose {
 
 /// Forwards everything. While timing, programs run op by op with a clock reading between: below 0.1 % of a
-/// real model's frame on a CPU.
+/// real model's frame on a CPU. On a device that works behind the host they run as a whole, one at a time,
+/// and the device tells how long each took; all of it counts as the stage with the most ops.
 class TimedDevice final : public backend::Backend {
  public:
   explicit TimedDevice(std::unique_ptr<backend::Backend> inner);
@@ -38,6 +39,12 @@ class TimedDevice final : public backend::Backend {
   void zero(const backend::Buffer& view) override { inner_->zero(view); }
   backend::Program record(std::string_view name, const std::function<void(backend::Ops&)>& body) override;
   void run(backend::Program program) override;
+  backend::ProgramTime run_timed(backend::Program program) override { return inner_->run_timed(program); }
+  std::vector<backend::KernelTime> time_kernels(backend::Program program) override {
+    return inner_->time_kernels(program);
+  }
+  /// Kernels of the programs that one frame of one request runs, together.
+  std::vector<backend::KernelTime> frame_kernels();
   std::span<const backend::OpRecord> ops(backend::Program program) const override {
     return inner_->ops(program);
   }
@@ -64,10 +71,12 @@ class TimedDevice final : public backend::Backend {
   struct Recorded {
     std::vector<Op> ops;
     std::vector<backend::Lanes> lanes;  ///< the different ones
+    std::string name;
   };
   class Recorder;
 
   std::vector<LaneRun> active(const backend::Lanes& lanes);
+  void run_ops(backend::Program program, const Recorded& recorded, StageTimes& times);
 
   std::unique_ptr<backend::Backend> inner_;
   std::vector<uint64_t> weights_;  ///< by handle: bytes, of a table those of one entry

@@ -37,13 +37,20 @@ OpenedDevice open_cpu(const EngineOptions& o, std::vector<std::string> notes) {
 }  // namespace
 
 backend::GpuOptions gpu_options(const EngineOptions& o) {
-  return {.device = o.device == "auto" ? "discrete" : o.device,
-          .weights = o.weights,
-          .library_folders = o.gpu_libraries,
-          .code_folder = o.gpu_code,
-          .cache_folder = o.gpu_cache,
-          .helper = o.gpu_helper,
-          .deadline_ms = o.gpu_deadline_ms};
+  backend::GpuOptions gpu{.device = o.device == "auto" ? "discrete" : o.device,
+                          .weights = o.weights,
+                          .library_folders = o.gpu_libraries,
+                          .code_folder = o.gpu_code,
+                          .cache_folder = o.gpu_cache,
+                          .helper = o.gpu_helper,
+                          .deadline_ms = o.gpu_deadline_ms};
+  // For comparisons: every op's own launches, one order of sums.
+  constexpr std::string_view kPlain = "+plain";
+  if (gpu.device.ends_with(kPlain)) {
+    gpu.device.resize(gpu.device.size() - kPlain.size());
+    gpu.fuse = gpu.matrix_units = false;
+  }
+  return gpu;
 }
 
 OpenedDevice open_device(const EngineOptions& o) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "clip.h"
 #include "engine/support.h"
 #include "skald/error.h"
 #include "standin/rig.h"
@@ -84,6 +85,13 @@ TEST_P(StandinEngine, SpeaksTheCodesOfTheCpu) {
     expect_same(speak(*gpu, request(2, true)), speak(tiny("tiny-cv"), request(2, true)));
 }
 
+TEST(StandinRequests, PlainProgramsSpeakTheSame) {
+  const Standin driver(Face::cuda);
+  const auto plain = Engine::open(model_dir("tiny-cv"), on(driver, "cuda:0+plain"));
+  EXPECT_THAT(plain->info().device, HasSubstr("Stand-in"));
+  expect_same(speak(*plain, request(1, false)), speak(tiny("tiny-cv"), request(1, false)));
+}
+
 TEST(StandinRequests, AutoTakesADiscreteGpuAndElseTheCpuWithAReason) {
   const Standin driver(Face::hip, "gfx1036:4096:i");
   const auto integrated = Engine::open(model_dir("tiny-cv"), on(driver, "auto"));
@@ -135,6 +143,23 @@ TEST(StandinRequests, ALostCompletionInsideARequestChangesNothing) {
   const auto gpu = Engine::open(model_dir("tiny-cv"), on(driver, "cuda"));
   driver.set_faults("blind@launch=150");
   expect_same(speak(*gpu, request(3, true)), speak(tiny("tiny-cv"), request(3, true)));
+}
+
+TEST(StandinRequests, AClipBecomesTheVoiceThatTheCpuMakes) {
+  const Standin driver(Face::cuda);
+  const auto gpu = Engine::open(model_dir("tiny-base"), on(driver, "cuda"));
+  VoiceRequest r;
+  r.name = "anna", r.recording.samples = clip_samples(7200, 3), r.ref_text = "Ah.";
+  r.identity = SpeakerIdentity::synthetic;
+  const Voice got = gpu->make_voice(r).voice, want = tiny("tiny-base").make_voice(r).voice;
+  EXPECT_EQ(got.codes, want.codes);
+  ASSERT_EQ(got.x_vector.size(), want.x_vector.size());
+  for (size_t i = 0; i < got.x_vector.size(); ++i)
+    EXPECT_NEAR(got.x_vector[i], want.x_vector[i], 2e-5 * std::abs(want.x_vector[i]) + 1e-5);
+  SpeechRequest speech = request(2, true);
+  speech.voice.clear();
+  speech.clone = std::make_shared<const Voice>(want);
+  expect_same(speak(*gpu, speech), speak(tiny("tiny-base"), speech));
 }
 
 TEST(StandinRequests, OneFaultyKernelIsHeardInTheCodes) {  // the comparison above can fail

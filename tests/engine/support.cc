@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
@@ -12,14 +13,24 @@
 namespace skald::test {
 namespace {
 
+/// With SKALD_TEST_DEVICE the fixtures run on that device (tools/gpu-check.sh): "cuda:0", "hip:0".
 EngineOptions tiny_options() {
   EngineOptions options;
   options.threads = 1;
   options.slots = 2;
+  if (const char* device = std::getenv("SKALD_TEST_DEVICE")) {
+    options.device = device;
+    if (const char* folder = std::getenv("SKALD_GPU_LIBRARIES")) options.gpu_libraries = {folder};
+    if (const char* folder = std::getenv("SKALD_TEST_CACHE")) options.gpu_cache = folder;
+  }
   return options;
 }
 
-std::filesystem::path fixtures() { return SKALD_FIXTURES; }
+/// Where the source tree is not where the program was built, SKALD_TEST_FIXTURES says where they are.
+std::filesystem::path fixtures() {
+  const char* given = std::getenv("SKALD_TEST_FIXTURES");
+  return given ? given : SKALD_FIXTURES;
+}
 
 void set_sampling(const nlohmann::json& from, Sampling& to) {
   for (const auto& [key, value] : from.items()) {

@@ -75,6 +75,8 @@ std::string describe(const Fault& fault) {
     case kFaultPosition: return fmt::format("position {} is outside the cache or store", fault.value);
     case kFaultId: return fmt::format("id {} is outside its table or logits", fault.value);
     case kFaultStored: return fmt::format("step {} is outside the stored rows", fault.value);
+    case kFaultShort:
+      return fmt::format("a lane of {} rows is too short to be mirrored at its ends", fault.value);
     case kFaultNoise: return fmt::format("slot {} asks for recorded noise, but there is none", fault.value);
   }
   return fmt::format("unknown fault {}", static_cast<int>(fault.code));

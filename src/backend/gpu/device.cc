@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 
+#include "backend/gpu/fusion.h"
 #include "backend/gpu/recorder.h"
 
 namespace skald::backend {
@@ -58,9 +60,11 @@ void check_size(const Buffer& view, size_t given, const char* what) {
 
 GpuDevice::GpuDevice(OpenDevice open, const GpuOptions& options)
     : open_(std::move(open)),
-      traits_{open_.info.warp, open_.info.compute_units},
+      traits_{open_.info.warp, open_.info.compute_units,
+              options.matrix_units && open_.info.nvidia && open_.info.capability >= 80},
       name_(fmt::format("{} {} ({})", open_.info.id, open_.info.name, open_.info.architecture)),
       precision_(parse_precision(options.weights)),
+      fuse_(options.fuse),
       context_(open_.driver, open_.info.index),
       health_(context_, name_, options.deadline_ms),
       kernels_(load_kernels(open_, context_, options)),
@@ -242,14 +246,10 @@ Program GpuDevice::record(std::string_view name, const std::function<void(Ops&)>
   body(recorder);
   next_op_ += static_cast<uint32_t>(program->ops.size());
   WorkQueue& q = settled_queue();
-  const Launch mark = q.mark_launch();
-  std::vector<const Launch*> launches;
-  for (const RecordedOp& op : program->ops) {
-    program->records.push_back(op.record);
-    for (const Launch& l : op.launches) launches.push_back(&l);
-  }
-  launches.push_back(&mark);
-  program->graph = capture(context_, health_, kernels_, q.stream(), launches);
+  for (const RecordedOp& op : program->ops) program->records.push_back(op.record);
+  program->launches = fuse_ ? fuse(program->ops) : unfused(program->ops);
+  program->launches.push_back(q.mark_launch());
+  program->graph = capture(context_, health_, kernels_, q.stream(), program->launches);
   programs_.push_back(std::move(program));
   return {static_cast<int32_t>(programs_.size() - 1)};
 }
@@ -265,6 +265,46 @@ void GpuDevice::run(Program id) {
   if (p.queue != Queue::frames) settled_queue();
   queue(p.queue).run(p);
   ++programs_run_;
+}
+
+double GpuDevice::timed(WorkQueue& q, const std::function<void()>& work) {
+  q.await(q.mark());
+  const Event from = make_event(context_), to = make_event(context_);
+  q.record(from);
+  work();
+  q.record(to);
+  q.await(q.mark());
+  float ms = 0;
+  // Behind a lost completion the events are never reported: then there is no time.
+  return context_.api().elapsed(&ms, from.get(), to.get()) == kSuccess ? static_cast<double>(ms) : 0;
+}
+
+ProgramTime GpuDevice::run_timed(Program id) {
+  const RecordedProgram& p = program(id);
+  WorkQueue& q = p.queue == Queue::frames ? queue(Queue::frames) : settled_queue();
+  ++programs_run_;
+  return {.ms = timed(q, [&] { q.run(p); }), .launches = static_cast<int32_t>(p.launches.size())};
+}
+
+std::vector<KernelTime> GpuDevice::time_kernels(Program id) {
+  constexpr int kRuns = 4;
+  const RecordedProgram& p = program(id);
+  WorkQueue& q = queue(p.queue);
+  std::map<std::string, std::vector<Launch>> by_name;
+  for (const Launch& l : p.launches)  // without those that move on what the host counts
+    if (l.kernel != "advance" && l.kernel != "publish_frame" && l.kernel != "link_mark")
+      by_name[l.kernel].push_back(l);
+  std::vector<KernelTime> times;
+  for (const auto& [name, launches] : by_name) {
+    const GraphExec graph = capture(context_, health_, kernels_, q.stream(), launches);
+    if (!graph) return {};
+    q.launch(graph);
+    const double ms = timed(q, [&] {
+      for (int i = 0; i < kRuns; ++i) q.launch(graph);
+    });
+    times.push_back({name, static_cast<int32_t>(launches.size()), ms / kRuns});
+  }
+  return times;
 }
 
 std::span<const OpRecord> GpuDevice::ops(Program id) const { return program(id).records; }

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class GpuDevice final : public Backend, public LaunchTarget {
   void zero(const Buffer& view) override;
   Program record(std::string_view name, const std::function<void(Ops&)>& body) override;
   void run(Program program) override;
+  ProgramTime run_timed(Program program) override;
+  std::vector<KernelTime> time_kernels(Program program) override;
   std::span<const OpRecord> ops(Program program) const override;
   void run_op(Program program, size_t index) override;
   void select(Queue queue) override { selected_ = queue; }
@@ -74,12 +77,15 @@ class GpuDevice final : public Backend, public LaunchTarget {
   void zero_bytes(WorkQueue& queue, DeviceAddress at, uint64_t bytes);
   void upload(DeviceAddress to, std::span<const std::byte> bytes);
   void check_fault();
+  /// What the device says passed while `work` handed over its pieces; 0 = it does not tell.
+  double timed(WorkQueue& queue, const std::function<void()>& work);
   std::string op_name(uint32_t number) const;
 
   const OpenDevice open_;
   const DeviceTraits traits_;
   const std::string name_;
   const WeightPrecision precision_;
+  const bool fuse_;
   Context context_;
   mutable Health health_;
   Kernels kernels_;

@@ -22,9 +22,11 @@ struct GpuOptions {
   std::vector<std::filesystem::path> library_folders;  ///< searched before anything else
   std::filesystem::path code_folder;                   ///< with machine code made ahead of time; empty = none
   std::filesystem::path cache_folder;  ///< for machine code made on this machine; empty = not kept
-  std::filesystem::path helper;   ///< the program skald-rtc; empty = where it is installed, see find_helper()
-  int deadline_ms = 20000;        ///< without any progress of the device: Error(device_wedged)
-  int probe_deadline_ms = 30000;  ///< of a driver's start in a process of its own
+  std::filesystem::path helper;  ///< the program skald-rtc; empty = where it is installed, see find_helper()
+  bool fuse = true;              ///< programs are made of fused launches; run_op never is
+  bool matrix_units = true;  ///< many rows by bf16 matrices on matrix units: the same products, other sums
+  int deadline_ms = 20000;   ///< without any progress of the device: Error(device_wedged)
+  int probe_deadline_ms = 30000;     ///< of a driver's start in a process of its own
   int compile_deadline_ms = 180000;  ///< of the vendor's compiler, for one architecture
   std::filesystem::path root = "/";  ///< of the standard folders; for tests
 };

@@ -35,10 +35,11 @@ struct Launch {
   }
 };
 
-/// What the shape of a launch depends on. Results never depend on it.
+/// What launches depend on. Warp and compute units change no result.
 struct DeviceTraits {
   int warp = 32;           ///< lanes of a warp (wave), 32 or 64
   int compute_units = 64;  ///< multiprocessors
+  bool matrix = false;     ///< has the matrix units of kernels/matrix.cuh: many rows by bf16 go there
 };
 
 /// What the ops need of a device while they are recorded. Addresses are those the device sees; they stay

@@ -40,13 +40,22 @@ std::vector<Launch> qkv_launches(const Binder& b, const QkvRope& a) {
   const ElementKind kind = b.weight(a.wq).kind;
   if (b.weight(a.wk).kind != kind || b.weight(a.wv).kind != kind)
     throw Error(ErrorCode::unsupported, b.where() + ": wq, wk and wv are of different types");
-  const bool first = normalises_first(a.norm, a.lanes, false);
-  float* const projected =
-      b.scratch<float>(int64_t{rows} * width + (first ? normed_floats(a.x, a.lanes) : 0));
-  set_input(b, a.x, a.norm, a.lanes, slots, kind, first ? projected + int64_t{rows} * width : nullptr, args,
-            launches);
+  const bool first = normalises_first(a.norm, a.lanes, false),
+             matrix = on_matrix_units(b, a.norm, a.lanes, kind);
+  const int64_t floats = (int64_t{rows} * width + 63) / 64 * 64;
+  float* const projected = b.scratch<float>(floats + (matrix  ? matrix_scratch(a.x, a.lanes) / 4
+                                                      : first ? normed_floats(a.x, a.lanes)
+                                                              : 0));
+  const std::vector<MatrixArgs> matrices{b.matrix(a.wq), b.matrix(a.wk), b.matrix(a.wv)};
   args.to.out = projected, args.to.out_stride = width;
-  launches.push_back(product_launch(args, {b.matrix(a.wq), b.matrix(a.wk), b.matrix(a.wv)}, kind));
+  if (matrix) {
+    args.lanes = b.lanes(a.lanes, slots);
+    matrix_launches(b, a.x, a.norm, a.lanes, slots, matrices, args.to,
+                    reinterpret_cast<std::byte*>(projected + floats), launches);
+  } else {
+    set_input(b, a.x, a.norm, a.lanes, slots, kind, first ? projected + floats : nullptr, args, launches);
+    launches.push_back(product_launch(args, matrices, kind));
+  }
   const Rows<float> rope = b.rows(a.rope, rows, a.head_dim, "rope"),
                     q = b.rows(a.q, rows, a.heads * a.head_dim, "q");
   const PlaceHeadsArgs place{.lanes = args.lanes,
@@ -93,7 +102,11 @@ std::vector<Launch> attention_launches(const Binder& b, const Attention& a) {
   args.heads_per = group % 2 == 0 && wide < 256 ? 2 : 1;
   const int groups = a.heads / args.heads_per;
   if (args.splits > 1) {
-    args.partial = b.scratch<float>(int64_t{rows} * a.heads * args.splits * (wide + 2));
+    // Behind the projections that qkv_rope leaves in scratch: fused with it, one block still reads them while
+    // another has got here.
+    const int64_t projected = (int64_t{rows} * (a.heads + 2 * a.kv_heads) * a.head_dim + 63) / 64 * 64;
+    args.partial =
+        b.scratch<float>(projected + int64_t{rows} * a.heads * args.splits * (wide + 2)) + projected;
     args.arrived = b.zeroed<kp_u32>(int64_t{rows} * groups);
   }
   return {Launch::make("attention_" + std::to_string(wide) + "_" + std::to_string(args.heads_per),

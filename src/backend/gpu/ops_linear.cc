@@ -1,5 +1,6 @@
 // linear and gated_pair, and the launches of all products.
 #include <algorithm>
+#include <cstring>
 
 #include "backend/gpu/products.h"
 #include "backend/gpu/recorder.h"
@@ -67,6 +68,11 @@ std::vector<Launch> linear_launches(const Binder& b, const Linear& a) {
   std::vector<Launch> launches;
   ProductArgs args{};
   const ElementKind kind = b.weight(a.weight).kind;
+  if (on_matrix_units(b, a.norm, a.lanes, kind)) {
+    matrix_launches(b, a.x, a.norm, a.lanes, kAnySlots, {b.matrix(a.weight)}, epilogue(b, a),
+                    b.scratch<std::byte>(matrix_scratch(a.x, a.lanes)), launches);
+    return launches;
+  }
   const bool first = normalises_first(a.norm, a.lanes, may_overlap(a.x, a.out));
   set_input(b, a.x, a.norm, a.lanes, kAnySlots, kind,
             first ? b.scratch<float>(normed_floats(a.x, a.lanes)) : nullptr, args, launches);
@@ -82,6 +88,23 @@ std::vector<Launch> gated_launches(const Binder& b, const GatedPair& a) {
   if (b.weight(a.up).kind != kind)
     throw Error(ErrorCode::unsupported, b.where() + ": gate and up are of different types");
   std::vector<Launch> launches;
+  if (on_matrix_units(b, a.norm, a.lanes, kind)) {
+    const int64_t split = matrix_scratch(a.x, a.lanes);
+    auto* const scratch =
+        b.scratch<std::byte>(split + int64_t{rows} * a.out.width * static_cast<int64_t>(sizeof(float)));
+    EpilogueArgs gate{};
+    gate.out = reinterpret_cast<float*>(scratch + split), gate.out_stride = a.out.width;
+    matrix_launches(b, a.x, a.norm, a.lanes, kAnySlots, {b.matrix(a.gate)}, gate, scratch, launches);
+    EpilogueArgs up{};
+    up.gate = gate.out, up.gate_stride = a.out.width, up.out = out.data, up.out_stride = out.stride;
+    Launch second = launches.back();  // the rows are split already
+    MatrixProductArgs args{};
+    std::memcpy(&args, second.args.data(), sizeof args);
+    args.matrix[0] = b.matrix(a.up), args.to = up;
+    std::memcpy(second.args.data(), &args, sizeof args);
+    launches.push_back(std::move(second));
+    return launches;
+  }
   ProductArgs args{};
   const bool first = normalises_first(a.norm, a.lanes, may_overlap(a.x, a.out)), few = rows <= kFewRows;
   const int64_t normed = first ? normed_floats(a.x, a.lanes) : 0,
@@ -103,6 +126,52 @@ std::vector<Launch> gated_launches(const Binder& b, const GatedPair& a) {
 }
 
 }  // namespace
+
+bool on_matrix_units(const Binder& b, const Norm& norm, const Lanes& lanes, ElementKind kind) {
+  return b.target().traits().matrix && kind == kElementBf16 && norm.kind != Norm::layer &&
+         lanes.total() > kFewRows;
+}
+
+namespace {
+
+struct MatrixSizes {
+  int64_t tiles, steps;
+  int64_t words() const { return tiles * steps * 3 * 128; }
+};
+MatrixSizes matrix_sizes(const Buffer& x, const Lanes& lanes) {
+  return {(int64_t{lanes.total()} + 15) / 16, (int64_t{x.width} + 31) / 32 * 2};
+}
+
+}  // namespace
+
+int64_t matrix_scratch(const Buffer& x, const Lanes& lanes) {
+  const int64_t bytes = (matrix_sizes(x, lanes).words() + lanes.total()) * 4;
+  return (bytes + 255) / 256 * 256;
+}
+
+void matrix_launches(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& lanes, int64_t slots,
+                     const std::vector<MatrixArgs>& matrices, const EpilogueArgs& to, std::byte* scratch,
+                     std::vector<Launch>& launches) {
+  const MatrixSizes sizes = matrix_sizes(x, lanes);
+  SplitRowsArgs split{};
+  split.lanes = b.lanes(lanes, slots), split.x = b.input(x, lanes), split.norm = b.norm(norm);
+  split.out = reinterpret_cast<kp_u32*>(scratch);
+  split.factors = reinterpret_cast<float*>(split.out + sizes.words());
+  split.width = x.width, split.steps = static_cast<int>(sizes.steps);
+  launches.push_back(Launch::make("split_rows", lanes.total(), kBlock, split));
+
+  MatrixProductArgs args{};
+  args.lanes = split.lanes, args.rows = split.out, args.to = to, args.steps = split.steps;
+  if (norm.kind == Norm::rms) args.factor = split.factors;
+  args.matrices = static_cast<int>(matrices.size());
+  std::copy(matrices.begin(), matrices.end(), args.matrix);
+  for (const MatrixArgs& m : matrices) args.panels += panels_of(m);
+  // More panels a block read the rows less often; fewer leave no multiprocessor without work.
+  constexpr int kEnoughBlocks = 96;
+  const int wide = args.panels / 4 >= kEnoughBlocks ? 4 : args.panels / 2 >= kEnoughBlocks ? 2 : 1;
+  const int64_t blocks = int64_t{(args.panels + wide - 1) / wide} * ((sizes.tiles + 3) / 4);
+  launches.push_back(Launch::make("product_matrix_" + std::to_string(wide), blocks, kBlock, args));
+}
 
 void set_input(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& lanes, int64_t slots,
                ElementKind kind, float* scratch, ProductArgs& args, std::vector<Launch>& launches) {

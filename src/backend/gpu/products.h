@@ -14,6 +14,16 @@ constexpr int kFewRows = 8;
 /// than kFewRows rows. `kind` is that of all matrices.
 Launch product_launch(ProductArgs args, const std::vector<MatrixArgs>& matrices, ElementKind kind);
 
+/// Whether a product goes to matrix units: many rows by bf16 matrices, where the device has them.
+bool on_matrix_units(const Binder& b, const Norm& norm, const Lanes& lanes, ElementKind kind);
+
+/// A product of norm(x) on matrix units, both of its launches.
+void matrix_launches(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& lanes, int64_t slots,
+                     const std::vector<MatrixArgs>& matrices, const EpilogueArgs& to, std::byte* scratch,
+                     std::vector<Launch>& launches);
+/// Bytes of scratch that it needs.
+int64_t matrix_scratch(const Buffer& x, const Lanes& lanes);
+
 /// Whether the rows have to be normalised into scratch before the product: it takes an RMS norm itself for a
 /// few rows, but not while another block already writes over them.
 inline bool normalises_first(const Norm& norm, const Lanes& lanes, bool in_place) {

@@ -79,7 +79,7 @@ Status Kernels::launch(const Launch& l, StreamHandle stream, bool overlap) const
 }
 
 GraphExec capture(const Context& context, Health& health, const Kernels& kernels, StreamHandle stream,
-                  const std::vector<const Launch*>& launches) {
+                  const std::vector<Launch>& launches) {
   const DriverApi& api = context.api();
   context.enter();
   const auto unsupported = [&](Status status) {
@@ -93,10 +93,10 @@ GraphExec capture(const Context& context, Health& health, const Kernels& kernels
   }
   Status launched = kSuccess;
   std::string kernel;
-  for (const Launch* l : launches) {
-    launched = kernels.launch(*l, stream, true);
+  for (const Launch& l : launches) {
+    launched = kernels.launch(l, stream, true);
     if (launched != kSuccess) {
-      kernel = l->kernel;
+      kernel = l.kernel;
       break;
     }
   }

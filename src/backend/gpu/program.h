@@ -38,12 +38,13 @@ struct RecordedProgram {
   Queue queue = Queue::frames;
   std::vector<RecordedOp> ops;
   std::vector<OpRecord> records;
-  GraphExec graph;  ///< absent where the driver cannot capture
+  std::vector<Launch> launches;  ///< of the whole program, the queue's mark last
+  GraphExec graph;               ///< absent where the driver cannot capture
 };
 
 /// Captures launches into a graph. Returns an empty one when the driver does not support that; throws for
 /// other errors.
 GraphExec capture(const Context& context, Health& health, const Kernels& kernels, StreamHandle stream,
-                  const std::vector<const Launch*>& launches);
+                  const std::vector<Launch>& launches);
 
 }  // namespace skald::backend::gpu

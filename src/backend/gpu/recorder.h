@@ -30,6 +30,11 @@ class Recorder final : public Ops {
   void conv(const Conv&) override;
   void conv_transposed(const ConvTransposed&) override;
   void depthwise(const Depthwise&) override;
+  void log_mel(const LogMel&) override;
+  void padded_conv(const PaddedConv&) override;
+  void statistics(const Statistics&) override;
+  void scale_rows(const ScaleRows&) override;
+  void nearest_code(const NearestCode&) override;
   void label(std::string_view where) override { label_ = where; }
 
  private:

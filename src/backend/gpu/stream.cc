@@ -59,15 +59,26 @@ uint32_t WorkQueue::run(const RecordedProgram& program) {
   const std::lock_guard lock(mutex_);
   check_when_idle();
   if (!program.graph) {
-    for (const RecordedOp& op : program.ops)
-      for (const Launch& l : op.launches) put(l);
-    put(mark_launch());
+    for (const Launch& l : program.launches) put(l);
   } else {
     health_.check(context_.api().launch_graph(program.graph.get(), stream_.get()),
                   fmt::format("start program '{}'", program.name));
   }
   note(program.name);
   return submitted_;
+}
+
+void WorkQueue::launch(const GraphExec& graph) {
+  health_.enter();
+  const std::lock_guard lock(mutex_);
+  unmarked_ = true;
+  health_.check(context_.api().launch_graph(graph.get(), stream_.get()), "start a graph");
+}
+
+void WorkQueue::record(const Event& event) {
+  health_.enter();
+  const std::lock_guard lock(mutex_);
+  health_.check(context_.api().record_event(event.get(), stream_.get()), "record an event");
 }
 
 Launch WorkQueue::mark_launch() const {

@@ -34,6 +34,10 @@ class WorkQueue {
   void copy_in(DeviceAddress to, const void* from, size_t bytes);
   /// Hands a program over; its graph ends with this queue's mark. Returns the mark's number.
   uint32_t run(const RecordedProgram& program);
+  /// Hands a graph over, without a mark of its own.
+  void launch(const GraphExec& graph);
+  /// Puts an event behind everything so far.
+  void record(const Event& event);
   /// Puts a mark behind everything so far and returns its number.
   uint32_t mark();
   /// The launch that mark() makes, to end a graph with.

@@ -10,13 +10,15 @@
 
 namespace skald::backend::gpu::test {
 
-KernelDevice::KernelDevice(std::unique_ptr<Executor> executor, const std::string& weights)
+KernelDevice::KernelDevice(std::unique_ptr<Executor> executor, const std::string& weights, bool matrix)
     : executor_(std::move(executor)),
       traits_(executor_->traits()),
       precision_(parse_precision(weights)),
       pool_(1),
       name_(executor_->name()),
-      fault_(executor_->allocate(8, true)) {}
+      fault_(executor_->allocate(8, true)) {
+  traits_.matrix = matrix;
+}
 
 Weight KernelDevice::load(WeightRole role, const TensorSource& source) {
   PackedWeight packed = pack_weight(role, source, precision_, pool_);

@@ -31,7 +31,8 @@ class Executor {
 /// Shared memory of a launch is undefined, scratch too: it is filled with NaN before every op.
 class KernelDevice final : public Backend, public LaunchTarget {
  public:
-  KernelDevice(std::unique_ptr<Executor> executor, const std::string& weights);
+  /// `matrix`: DeviceTraits::matrix.
+  KernelDevice(std::unique_ptr<Executor> executor, const std::string& weights, bool matrix = false);
 
   std::string_view name() const override { return name_; }
   Weight load(WeightRole role, const TensorSource& source) override;
@@ -94,8 +95,5 @@ class KernelDevice final : public Backend, public LaunchTarget {
 /// Kernels compiled for the host: tests/standin/simt. Warps of 32 or 64; `race`: with the race check; `seed`:
 /// order of lanes, 0 = in order.
 std::unique_ptr<Executor> make_simt_executor(int warp, bool race, unsigned seed);
-
-/// A real NVIDIA GPU: machine code `<folder>/<module>.cubin`, see tools/nvrtc-build. Null without one.
-std::unique_ptr<Executor> make_cuda_executor(const std::string& folder);
 
 }  // namespace skald::backend::gpu::test

@@ -362,6 +362,5 @@ TEST(AttentionSplits, ManyKeys) {
     }
   }
 }
-
 }  // namespace
 }  // namespace skald::backend::test

@@ -3,7 +3,9 @@
 // Before the kernels: they are compiled as they are.
 #include "backend/gpu/kernels/attention.cuh"
 #include "backend/gpu/kernels/audio.cuh"
+#include "backend/gpu/kernels/encode.cuh"
 #include "backend/gpu/kernels/kernels.h"
+#include "backend/gpu/kernels/matrix.cuh"
 #include "backend/gpu/kernels/product.cuh"
 #include "backend/gpu/kernels/rows.cuh"
 #include "backend/gpu/kernels/sample.cuh"
@@ -11,4 +13,5 @@
 #define ENTRY(name) SIMT_KERNEL(name),
 extern "C" __attribute__((visibility("default"))) const simt_kernel simt_kernels[] = {
     SKALD_PRODUCT_KERNELS(ENTRY) SKALD_ATTENTION_KERNELS(ENTRY) SKALD_ROWS_KERNELS(ENTRY)
-        SKALD_SAMPLE_KERNELS(ENTRY) SKALD_AUDIO_KERNELS(ENTRY){nullptr, 0, nullptr}};
+        SKALD_SAMPLE_KERNELS(ENTRY) SKALD_AUDIO_KERNELS(ENTRY) SKALD_ENCODE_KERNELS(ENTRY)
+            SKALD_MATRIX_KERNELS(ENTRY){nullptr, 0, nullptr}};

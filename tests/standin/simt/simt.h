@@ -14,6 +14,7 @@
 /// What the lanes of one wave exchange: two buffers, so that one meeting is enough for an exchange.
 struct simt_wave {
   uint32_t slot[2][64];
+  uint32_t matrix[2][64][6];  ///< operands of a matrix unit
 };
 
 /// What a lane can see of itself.
@@ -84,8 +85,47 @@ static __attribute__((noinline, no_sanitize("thread"))) uint32_t simt_exchange(u
 }
 KP_DEV uint32_t kp_shfl_xor_u(uint32_t v, int mask) { return simt_exchange(v, simt_cur->lane ^ mask); }
 KP_DEV uint32_t kp_shfl_u(uint32_t v, int from) { return simt_exchange(v, (simt_cur->lane & ~31) | from); }
+/// Row lane / 4 of an 8 x 8 matrix of 16-bit numbers becomes column lane / 4.
+static __attribute__((noinline, no_sanitize("thread"))) uint32_t kp_transpose8(uint32_t v) {
+  simt_lane* const me = simt_cur;
+  const int turn = me->turn, base = me->lane & ~31, row = (me->lane & 31) / 4, pair = (me->lane & 31) % 4;
+  me->turn ^= 1;
+  me->wave->slot[turn][me->lane] = v;
+  me->meet();
+  uint32_t out = 0;
+  for (int j = 0; j < 2; ++j) {
+    const uint32_t from = me->wave->slot[turn][base + (2 * pair + j) * 4 + row / 2];
+    out |= (from >> (row % 2 * 16) & 0xffffu) << 16 * j;
+  }
+  return out;
+}
+/// The fragments of mma.m16n8k16 in bf16, summed in the order of the inputs.
+static __attribute__((noinline, no_sanitize("thread"))) void simt_multiply_16x8(float* sums, uint32_t x0,
+                                                                                uint32_t x1, uint32_t x2,
+                                                                                uint32_t x3, uint32_t w0,
+                                                                                uint32_t w1) {
+  simt_lane* const me = simt_cur;
+  const int turn = me->turn, base = me->lane & ~31, group = (me->lane & 31) / 4, pair = (me->lane & 31) % 4;
+  me->turn ^= 1;
+  uint32_t(*const all)[6] = me->wave->matrix[turn] + base;
+  const uint32_t mine[6] = {x0, x1, x2, x3, w0, w1};
+  memcpy(all[me->lane - base], mine, sizeof mine);
+  me->meet();
+  const auto half = [](uint32_t word, int which) {
+    return kp_as_f32(which ? word & 0xffff0000u : word << 16);
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int row = group + 8 * (i / 2), column = 2 * pair + i % 2;
+    for (int k = 0; k < 16; ++k) {
+      const float x = half(all[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)], k % 2);
+      const float w = half(all[column * 4 + k % 8 / 2][4 + k / 8], k % 2);
+      sums[i] = fmaf(x, w, sums[i]);
+    }
+  }
+}
 KP_DEV float kp_fma(float a, float b, float c) { return fmaf(a, b, c); }
 KP_DEV float kp_sqrt(float x) { return sqrtf(x); }
+KP_DEV double kp_sqrt_d(double x) { return sqrt(x); }
 KP_DEV float kp_rint(float x) { return rintf(x); }
 KP_DEV double kp_rint_d(double x) { return rint(x); }
 KP_DEV double kp_fma_d(double a, double b, double c) { return fma(a, b, c); }

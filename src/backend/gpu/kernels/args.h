@@ -20,6 +20,7 @@ enum FaultCode {
   kFaultId = 4,        ///< an id outside its table, or a forced code outside the logits; value = id
   kFaultStored = 5,    ///< a step outside the stored rows; value = step
   kFaultNoise = 6,     ///< recorded noise asked for where there is none; value = slot
+  kFaultShort = 7,     ///< a lane of too few rows to be mirrored at its ends; value = rows
 };
 
 /// Which rows of the op count in this run: `Lanes` of ops.h.
@@ -30,8 +31,9 @@ struct LaneArgs {
   const int* gate;   ///< [slots], or absent
   int slot_stride, count_stride, start_stride, gate_stride;
   int lanes, rows, rate, start_offset;
-  int slots;  ///< slots that every array of the op has; one at or beyond it is a fault
-  int op;     ///< number of the op, for the fault word
+  int stride;  ///< above 1: `count` is of input rows, and a row of the op stands for so many of them
+  int slots;   ///< slots that every array of the op has; one at or beyond it is a fault
+  int op;      ///< number of the op, for the fault word
   /// One word, 0 = all is well. A kernel that meets values it cannot work with stores
   /// code << 56 | op << 32 | value and leaves that lane (or row) alone. The last report wins.
   kp_u64* fault;
@@ -76,6 +78,8 @@ struct MatrixArgs {
 /// out = silu(gate) * sum.
 struct EpilogueArgs {
   const float* bias;
+  kp_i64 bias_stride;  ///< where every lane has a bias of its own, of `bias_rows` rows each
+  int bias_rows;       ///< 0 = one for all
   const float* scale;
   const float* residual;
   const float* gate;
@@ -109,6 +113,26 @@ struct ProductArgs {
     kp_i64 stride;
     int history, width, blocks;
   } carry;
+};
+
+/// split_rows: rows as three bf16 parts each, in the order of a matrix unit (matrix.cuh).
+struct SplitRowsArgs {
+  LaneArgs lanes;
+  InputArgs x;
+  NormArgs norm;  ///< RMS or none
+  float* factors;
+  kp_u32* out;  ///< [tiles of 16 rows][steps][3][32][4]
+  int width, steps;
+};
+
+/// product_matrix_*: up to three bf16 matrices side by side, as ProductArgs.
+struct MatrixProductArgs {
+  LaneArgs lanes;
+  const kp_u32* rows;  ///< from split_rows
+  const float* factor;
+  MatrixArgs matrix[3];
+  int matrices, panels, steps;
+  EpilogueArgs to;
 };
 
 /// normalise: out = residual + scale * activation(norm(x) + bias) for every valid row. With `factors` the
@@ -166,6 +190,15 @@ struct AttentionArgs {
   int splits;     ///< most blocks that share one row and kv head
   int aligned;    ///< rows of q, k, v, out may be read 16 bytes at a time
   int heads_per;  ///< query heads of one block, 1 or 2
+};
+
+/// attention_placed: attention of rows whose projections were not placed yet, one row a lane. `q` is not
+/// used.
+struct PlacedAttentionArgs {
+  AttentionArgs attention;
+  const float *projected, *rope, *q_norm, *k_norm;  ///< as in PlaceHeadsArgs
+  kp_i64 rope_stride;
+  float epsilon;
 };
 
 /// A table that rows are read from.
@@ -244,6 +277,17 @@ struct SampleArgs {
   int group, vocabulary, codes_count, stop_id;
 };
 
+/// sample_feed: a draw, and then the row of a table that it names, or zeros where it names none.
+struct SampleFeedArgs {
+  SampleArgs sample;
+  LaneArgs lanes;  ///< of the rows that are fed
+  TableArgs table;
+  const int* ids;  ///< [slots]
+  float* out;
+  kp_i64 ids_stride, out_stride;
+  int width;
+};
+
 /// publish_frame
 struct PublishArgs {
   LaneArgs lanes;
@@ -274,4 +318,59 @@ struct DepthwiseArgs {
   float *state, *out;
   kp_i64 x_stride, state_stride, out_stride;
   int taps, channels;
+};
+
+/// stage_padded, renew_state: the input rows of a padded convolution with what stands around them, after
+/// `before(x + add)`. Staged row s of a lane is its input row s - history.
+struct PaddedArgs {
+  LaneArgs lanes;  ///< of input rows
+  const float *x, *add;
+  float* state;  ///< [slots * history], or absent
+  float* out;    ///< [lanes][whole][width] without gaps
+  kp_i64 x_stride, add_stride, state_stride;
+  int history, whole, width;
+  int before;   ///< an Activation of ops.h
+  int padding;  ///< 0 zero, 1 replicate, 2 reflect
+  int conv_stride;
+  int behind;  ///< reflect: mirrored rows behind the last one
+};
+
+/// log_mel
+struct LogMelArgs {
+  LaneArgs lanes;  ///< of samples
+  const float *x, *filters;
+  float* out;
+  kp_i64 x_stride, out_stride;
+  int fft, log2_fft, hop, bands;
+  float floor;
+};
+
+/// statistics
+struct StatisticsArgs {
+  LaneArgs lanes;
+  const float *x, *scores;
+  float* out;
+  kp_i64 x_stride, scores_stride, out_stride;
+  int width, deviations;
+};
+
+/// scale_rows
+struct ScaleRowsArgs {
+  LaneArgs lanes;
+  const float *x, *gate, *residual;
+  float* out;
+  kp_i64 x_stride, gate_stride, residual_stride, out_stride;
+  int width;
+};
+
+/// nearest_code
+struct NearestCodeArgs {
+  LaneArgs lanes;
+  const float* x;
+  const float* scores;  ///< [rows][codes] without gaps: x . entry - |entry|^2 / 2
+  const float *entries, *half_square;
+  int* codes;
+  float* remainder;
+  kp_i64 x_stride, codes_stride, remainder_stride;
+  int count, width;
 };

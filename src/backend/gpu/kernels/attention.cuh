@@ -31,26 +31,15 @@ KP_DEV CachedRow cached_row(const LaneArgs& a, const CacheArgs& cache, int row) 
   return {lane, l.slot, l.position + r};
 }
 
-/// One head of one row a warp: RMS norm where there is one, rotation, and the place where it belongs.
-KP_DEV void place_head(const PlaceHeadsArgs& a, const CachedRow& at, int row, int head) {
-  const int width = a.head_dim, half = width / 2, lane = kp_lane();
-  const float* x = a.projected + ((kp_i64)row * (a.heads + 2 * a.kv_heads) + head) * width;
-  const kp_i64 cache_row = (kp_i64)at.slot * a.cache.capacity + at.position % a.cache.capacity;
-  if (head >= a.heads + a.kv_heads) {
-    float* to = a.cache.v + cache_row * a.cache.v_stride + (head - a.heads - a.kv_heads) * width;
-    for (int i = lane; i < width; i += 32) to[i] = x[i];
-    return;
-  }
-  const bool key = head >= a.heads;
-  float* to = key ? a.cache.k + cache_row * a.cache.k_stride + (head - a.heads) * width
-                  : a.q + row * a.q_stride + head * width;
-  const float* norm = key ? a.k_norm : a.q_norm;
-  const float* rope = a.rope + row * a.rope_stride;
+/// RMS norm of a head where there is one, and its rotation; a warp.
+KP_DEV void rotate_head(const float* x, const float* norm, const float* rope, int width, float epsilon,
+                        float* to) {
+  const int half = width / 2, lane = kp_lane();
   float factor = 1.0f;
   if (norm) {
     float squares = 0.0f;
     for (int i = lane; i < width; i += 32) squares = kp_fma(x[i], x[i], squares);
-    factor = 1.0f / kp_sqrt(kp_sum32(squares) / (float)width + a.epsilon);
+    factor = 1.0f / kp_sqrt(kp_sum32(squares) / (float)width + epsilon);
   }
   for (int i = lane; i < half; i += 32) {
     const float low = norm ? norm[i] * (x[i] * factor) : x[i];
@@ -59,6 +48,22 @@ KP_DEV void place_head(const PlaceHeadsArgs& a, const CachedRow& at, int row, in
     to[i] = low * c - high * s;  // products are rounded before they are added, as in the reference
     to[half + i] = high * c + low * s;
   }
+}
+
+/// One head of one row a warp, to the place where it belongs.
+KP_DEV void place_head(const PlaceHeadsArgs& a, const CachedRow& at, int row, int head) {
+  const int width = a.head_dim;
+  const float* x = a.projected + ((kp_i64)row * (a.heads + 2 * a.kv_heads) + head) * width;
+  const kp_i64 cache_row = (kp_i64)at.slot * a.cache.capacity + at.position % a.cache.capacity;
+  if (head >= a.heads + a.kv_heads) {
+    float* to = a.cache.v + cache_row * a.cache.v_stride + (head - a.heads - a.kv_heads) * width;
+    for (int i = kp_lane(); i < width; i += 32) to[i] = x[i];
+    return;
+  }
+  const bool key = head >= a.heads;
+  float* to = key ? a.cache.k + cache_row * a.cache.k_stride + (head - a.heads) * width
+                  : a.q + row * a.q_stride + head * width;
+  rotate_head(x, key ? a.k_norm : a.q_norm, a.rope + row * a.rope_stride, width, a.epsilon, to);
 }
 
 extern "C" __global__ void KP_BOUNDS(256) place_heads(PlaceHeadsArgs a) {
@@ -131,44 +136,79 @@ KP_DEV KeyRange key_range(const AttentionArgs& a, int position, int split) {
   return {first + begin, kp_min_i(size, keys - begin), blocks};
 }
 
+/// The key and value of the row itself, where they are not in the cache yet.
+struct FreshKey {
+  const float *k, *v;
+  int position;  ///< -1 = all keys are in the cache
+};
+
+/// Key and value number `key` of a block's range.
+template <int kChunks>
+KP_DEV void load_key(const AttentionArgs& a, int slot, int position, int kv_head, const FreshKey& fresh,
+                     float* k, float* v) {
+  const kp_i64 row = (kp_i64)slot * a.cache.capacity + position % a.cache.capacity;
+  const bool is_fresh = position == fresh.position;
+  load_head<kChunks>(is_fresh ? fresh.k : a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim,
+                     a.head_dim, a.aligned, k);
+  load_head<kChunks>(is_fresh ? fresh.v : a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim,
+                     a.head_dim, a.aligned, v);
+}
+
+/// The first key of an octet is taken as it is, later ones are weighed against those before. While one is
+/// worked with the next is on its way, where registers allow.
 template <int kChunks, int kHeads>
-KP_DEV void attend_octet(const AttentionArgs& a, const float* q, const CachedRow& at, const KeyRange& range,
-                         int kv_head, Partial<kChunks>* out) {
-  float query[kHeads][4 * kChunks];
+KP_DEV void attend_octet(const AttentionArgs& a, const float* q, int q_step, const CachedRow& at,
+                         const KeyRange& range, int kv_head, const FreshKey& fresh, Partial<kChunks>* out) {
+  enum { kCount = 4 * kChunks, kPrefetch = kChunks <= 4 ? 1 : 0 };
+  const int octet = kp_tid() >> 3;
+  const auto position = [&](int j) { return range.first + kp_min_i(j + octet, range.count - 1); };
+  float k[kCount], v[kCount], next_k[kPrefetch ? kCount : 1], next_v[kPrefetch ? kCount : 1];
+  load_key<kChunks>(a, at.slot, position(0), kv_head, fresh, k, v);
+  float query[kHeads][kCount];
   KP_UNROLL
   for (int h = 0; h < kHeads; ++h) {
-    load_head<kChunks>(q + h * a.head_dim, a.head_dim, a.aligned, query[h]);
+    load_head<kChunks>(q + h * q_step, a.head_dim, a.aligned, query[h]);
     out[h].most = -kp_infinity(), out[h].total = 0.0f;
     KP_UNROLL
-    for (int i = 0; i < 4 * kChunks; ++i) out[h].value[i] = 0.0f;
+    for (int i = 0; i < kCount; ++i) out[h].value[i] = 0.0f;
   }
-  const int octet = kp_tid() >> 3;
   for (int j = 0; j < range.count; j += kOctets) {  // uniform: every lane takes part in the exchange
-    const int key = kp_min_i(j + octet, range.count - 1);
-    const kp_i64 row = (kp_i64)at.slot * a.cache.capacity + (range.first + key) % a.cache.capacity;
-    float k[4 * kChunks], v[4 * kChunks];
-    load_head<kChunks>(a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim, a.head_dim, a.aligned, k);
-    load_head<kChunks>(a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim, a.head_dim, a.aligned, v);
+    const bool more = j + kOctets < range.count;
+    if (kPrefetch) {
+      if (more) load_key<kChunks>(a, at.slot, position(j + kOctets), kv_head, fresh, next_k, next_v);
+    } else if (j > 0) {
+      load_key<kChunks>(a, at.slot, position(j), kv_head, fresh, k, v);
+    }
     KP_UNROLL
     for (int h = 0; h < kHeads; ++h) {
       float dot = 0.0f;
       KP_UNROLL
-      for (int i = 0; i < 4 * kChunks; ++i) dot = kp_fma(query[h][i], k[i], dot);
+      for (int i = 0; i < kCount; ++i) dot = kp_fma(query[h][i], k[i], dot);
       dot += kp_shfl_xor(dot, 4);
       dot += kp_shfl_xor(dot, 2);
       dot += kp_shfl_xor(dot, 1);
       if (j + octet >= range.count) continue;
       const float score = dot * a.scale;
+      if (j == 0) {
+        out[h].most = score, out[h].total = 1.0f;
+        KP_UNROLL
+        for (int i = 0; i < kCount; ++i) out[h].value[i] = v[i];
+        continue;
+      }
       if (score > out[h].most) {
         const float shrink = kp_exp(out[h].most - score);
         out[h].most = score, out[h].total *= shrink;
         KP_UNROLL
-        for (int i = 0; i < 4 * kChunks; ++i) out[h].value[i] *= shrink;
+        for (int i = 0; i < kCount; ++i) out[h].value[i] *= shrink;
       }
       const float e = kp_exp(score - out[h].most);
       out[h].total += e;
       KP_UNROLL
-      for (int i = 0; i < 4 * kChunks; ++i) out[h].value[i] = kp_fma(e, v[i], out[h].value[i]);
+      for (int i = 0; i < kCount; ++i) out[h].value[i] = kp_fma(e, v[i], out[h].value[i]);
+    }
+    if (kPrefetch) {
+      KP_UNROLL
+      for (int i = 0; i < kCount; ++i) k[i] = next_k[kPrefetch ? i : 0], v[i] = next_v[kPrefetch ? i : 0];
     }
   }
 }
@@ -228,29 +268,23 @@ KP_DEV bool arrive_last(kp_u32* counter, int blocks, int* shared) {
   return *shared != 0;
 }
 
-/// Block b: row b / (groups * splits), a group of kHeads query heads that share a kv head, one range of keys.
+/// Joins what the octets of a block have, and what the blocks of a row have, and stores the result.
 template <int kChunks, int kHeads>
-KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& shared) {
+KP_DEV void finish_row(const AttentionArgs& a, const KeyRange& range, int row, int group, int split,
+                       Partial<kChunks>* p, AttentionShared<kChunks, kHeads>& shared) {
   enum { kWidth = 32 * kChunks, kEntry = kWidth + 2 };
-  kp_launch_dependents();
-  kp_wait_previous();
-  const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
-  const int row = kp_bid() / a.splits / groups, head = group * kHeads;
-  const CachedRow at = cached_row(a.lanes, a.cache, row);
-  if (at.slot < 0) return;
-  const KeyRange range = key_range(a, at.position, split);
-  if (split >= range.blocks) return;
-  Partial<kChunks> p[kHeads];
-  attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, at, range,
-                                head / (a.heads / a.kv_heads), p);
-  KP_UNROLL
-  for (int h = 0; h < kHeads; ++h) leave_partial<kChunks, kHeads>(p[h], h, shared);
+  const int groups = a.heads / kHeads;
+  const int warps = kp_min_i(8, (range.count + 3) / 4);  // that have keys
+  if (kp_warp() < warps) {
+    KP_UNROLL
+    for (int h = 0; h < kHeads; ++h) leave_partial<kChunks, kHeads>(p[h], h, shared);
+  }
   kp_barrier();
-  float* const out = a.out + row * a.out_stride + head * a.head_dim;
+  float* const out = a.out + row * a.out_stride + group * kHeads * a.head_dim;
   float* const partial = a.partial + ((kp_i64)row * groups + group) * a.splits * kHeads * kEntry;
   for (int i = kp_tid(); i < kHeads * kWidth; i += 256) {
     const int h = i / kWidth, e = i - h * kWidth;
-    const Joined j = join_all(shared.most[h], shared.total[h], &shared.value[h][0][e], 1, kWidth, 8);
+    const Joined j = join_all(shared.most[h], shared.total[h], &shared.value[h][0][e], 1, kWidth, warps);
     if (range.blocks == 1) {
       if (e < a.head_dim) out[h * a.head_dim + e] = j.value / j.total;
       continue;
@@ -270,6 +304,23 @@ KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& sha
   }
 }
 
+/// Block b: row b / (groups * splits), a group of kHeads query heads that share a kv head, one range of keys.
+template <int kChunks, int kHeads>
+KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& shared) {
+  kp_launch_dependents();
+  kp_wait_previous();
+  const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
+  const int row = kp_bid() / a.splits / groups, head = group * kHeads;
+  const CachedRow at = cached_row(a.lanes, a.cache, row);
+  if (at.slot < 0) return;
+  const KeyRange range = key_range(a, at.position, split);
+  if (split >= range.blocks) return;
+  Partial<kChunks> p[kHeads];
+  attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, a.head_dim, at, range,
+                                head / (a.heads / a.kv_heads), {0, 0, -1}, p);
+  finish_row<kChunks, kHeads>(a, range, row, group, split, p, shared);
+}
+
 #define ATTENTION(name, chunks, heads)                              \
   extern "C" __global__ void KP_BOUNDS(256) name(AttentionArgs a) { \
     __shared__ AttentionShared<chunks, heads> shared;               \
@@ -280,3 +331,60 @@ ATTENTION(attention_64_2, 2, 2)
 ATTENTION(attention_128_1, 4, 1)
 ATTENTION(attention_128_2, 4, 2)
 ATTENTION(attention_256_1, 8, 1)
+
+// ---- both at once, for one row a lane: see backend/gpu/fusion.h
+
+/// What is made of a block's own projections: the queries and the new key. Read 16 bytes at a time.
+template <int kChunks, int kHeads>
+struct alignas(16) PlacedShared {
+  float q[kHeads][32 * kChunks], k[32 * kChunks];
+};
+
+/// place_heads and attention of one row. Each block makes its queries, and those whose range ends with the row
+/// itself its key; the first of them for a kv head stores key and value. Bits are those of the two.
+template <int kChunks, int kHeads>
+KP_DEV void attend_placed(const PlacedAttentionArgs& placed, AttentionShared<kChunks, kHeads>& shared,
+                          PlacedShared<kChunks, kHeads>& own) {
+  const AttentionArgs& a = placed.attention;
+  kp_launch_dependents();
+  kp_wait_previous();
+  const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
+  const int row = kp_bid() / a.splits / groups, head = group * kHeads, per_kv = a.heads / a.kv_heads;
+  const int kv_head = head / per_kv, width = a.head_dim;
+  const CachedRow at = cached_row(a.lanes, a.cache, row);
+  if (at.slot < 0) return;
+  const KeyRange range = key_range(a, at.position, split);
+  if (split >= range.blocks) return;
+  const bool last = split == range.blocks - 1;
+  const float* const x = placed.projected + (kp_i64)row * (a.heads + 2 * a.kv_heads) * width;
+  const float* const v = x + (a.heads + a.kv_heads + kv_head) * width;
+  const float* const rope = placed.rope + row * placed.rope_stride;
+  if (kp_warp() < kHeads)
+    rotate_head(x + (head + kp_warp()) * width, placed.q_norm, rope, width, placed.epsilon, own.q[kp_warp()]);
+  else if (kp_warp() == kHeads && last)
+    rotate_head(x + (a.heads + kv_head) * width, placed.k_norm, rope, width, placed.epsilon, own.k);
+  kp_barrier();
+  Partial<kChunks> p[kHeads];
+  attend_octet<kChunks, kHeads>(a, own.q[0], 32 * kChunks, at, range, kv_head,
+                                {own.k, v, last ? at.position : -1}, p);
+  if (last && head % per_kv == 0) {
+    const kp_i64 to = (kp_i64)at.slot * a.cache.capacity + at.position % a.cache.capacity;
+    for (int i = kp_tid(); i < width; i += 256) {
+      a.cache.k[to * a.cache.k_stride + kv_head * width + i] = own.k[i];
+      a.cache.v[to * a.cache.v_stride + kv_head * width + i] = v[i];
+    }
+  }
+  finish_row<kChunks, kHeads>(a, range, row, group, split, p, shared);
+}
+
+#define ATTENTION_PLACED(name, chunks, heads)                             \
+  extern "C" __global__ void KP_BOUNDS(256) name(PlacedAttentionArgs a) { \
+    __shared__ AttentionShared<chunks, heads> shared;                     \
+    __shared__ PlacedShared<chunks, heads> own;                           \
+    attend_placed<chunks, heads>(a, shared, own);                         \
+  }
+ATTENTION_PLACED(attention_placed_64_1, 2, 1)
+ATTENTION_PLACED(attention_placed_64_2, 2, 2)
+ATTENTION_PLACED(attention_placed_128_1, 4, 1)
+ATTENTION_PLACED(attention_placed_128_2, 4, 2)
+ATTENTION_PLACED(attention_placed_256_1, 8, 1)

@@ -11,33 +11,82 @@ KP_DEV void report(const LaneArgs& a, int code, int value) {
   kp_store_system(a.fault, (kp_u64)code << 56 | (kp_u64)(a.op & 0xffffff) << 32 | (kp_u32)value);
 }
 
+/// What says whether a lane takes part, as it is read: each load waits for the one before. A kernel that has
+/// other work to do meanwhile asks in two steps.
+struct LaneState {
+  int slot, gate;
+  kp_i64 units;
+};
+KP_DEV int ask_slot(const LaneArgs& a, int lane) { return a.slot[(kp_i64)lane * a.slot_stride]; }
+KP_DEV LaneState ask_state(const LaneArgs& a, int lane, int slot) {
+  const bool exists = slot >= 0 && slot < a.slots;
+  return {slot, exists && a.gate ? a.gate[(kp_i64)slot * a.gate_stride] : 1,
+          exists && a.count ? a.count[(kp_i64)lane * a.count_stride] : -1};
+}
+/// How many rows of the lane count.
+KP_DEV int counted_rows(const LaneArgs& a, const LaneState& s) {
+  if (s.slot < 0) return 0;
+  if (s.slot >= a.slots) {
+    report(a, kFaultSlot, s.slot);
+    return 0;
+  }
+  if (s.gate != 1) return 0;
+  if (!a.count) return a.rows;
+  const kp_i64 stride = a.stride > 1 ? a.stride : 1;
+  if (s.units < 0 || s.units * a.rate > a.rows * stride) {
+    report(a, kFaultCount, (int)s.units);
+    return 0;
+  }
+  return (int)((s.units * a.rate + stride - 1) / stride);
+}
+
 /// The lane as `Lanes` of ops.h says. Every thread may call it; a fault is reported by whoever finds it.
 KP_DEV Lane read_lane(const LaneArgs& a, int lane) {
-  Lane l = {a.slot[(kp_i64)lane * a.slot_stride], 0, 0};
-  if (l.slot < 0) return l;
-  if (l.slot >= a.slots) {
-    report(a, kFaultSlot, l.slot);
-    return l;
-  }
-  if (a.gate && a.gate[(kp_i64)l.slot * a.gate_stride] != 1) return l;
-  int rows = a.rows;
-  if (a.count) {
-    const kp_i64 units = a.count[(kp_i64)lane * a.count_stride];
-    if (units < 0 || units * a.rate > a.rows) {
-      report(a, kFaultCount, (int)units);
-      return l;
-    }
-    rows = (int)units * a.rate;
-  }
-  l.position = (a.start ? a.start[(kp_i64)l.slot * a.start_stride] : 0) + a.start_offset;
-  l.rows = rows;
-  return l;
+  const int slot = ask_slot(a, lane);
+  const LaneState s = ask_state(a, lane, slot);
+  const int start = a.start && slot >= 0 && slot < a.slots ? a.start[(kp_i64)slot * a.start_stride] : 0;
+  return {slot, counted_rows(a, s), start + a.start_offset};
 }
 
 /// Whether row r of the op counts.
 KP_DEV bool row_counts(const LaneArgs& a, int row) {
   if (row >= a.lanes * a.rows) return false;
   return row % a.rows < read_lane(a, row / a.rows).rows;
+}
+
+/// Element `at` of a table.
+KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
+  if (t.kind == kElementF32) return ((const float*)t.data)[at];
+  const kp_u16 half = ((const kp_u16*)t.data)[at];
+  return t.kind == kElementBf16 ? kp_as_f32((kp_u32)half << 16) : kp_f16(half);
+}
+
+// ---- 64-bit exchanges
+
+KP_DEV kp_u64 shfl_xor_64(kp_u64 v, int mask) {
+  return (kp_u64)kp_shfl_xor_u((kp_u32)(v >> 32), mask) << 32 | kp_shfl_xor_u((kp_u32)v, mask);
+}
+KP_DEV kp_u64 bits_of(double v) {
+  union {
+    double d;
+    kp_u64 u;
+  } both;
+  both.d = v;
+  return both.u;
+}
+KP_DEV double double_of(kp_u64 v) {
+  union {
+    kp_u64 u;
+    double d;
+  } both;
+  both.u = v;
+  return both.d;
+}
+
+KP_DEV double kp_sum32_d(double v) {
+  KP_UNROLL
+  for (int mask = 16; mask > 0; mask >>= 1) v += double_of(shfl_xor_64(bits_of(v), mask));
+  return v;
 }
 
 // ---- sums over a row, by 256 threads
@@ -99,7 +148,8 @@ KP_DEV void finish(const EpilogueArgs& to, float sum, kp_i64 row, int column) {
     to.out[row * to.out_stride + column] = kp_silu(to.gate[row * to.gate_stride + column]) * sum;
     return;
   }
-  float y = kp_activate(to.activation, to.bias ? sum + to.bias[column] : sum);
+  const float* bias = to.bias && to.bias_rows > 0 ? to.bias + row / to.bias_rows * to.bias_stride : to.bias;
+  float y = kp_activate(to.activation, bias ? sum + bias[column] : sum);
   if (to.scale) y = y * to.scale[column];
   if (to.residual) y = to.residual[row * to.residual_stride + column] + y;
   if (to.clip > 0.0f) {  // the comparisons are false for NaN, which must survive

@@ -142,9 +142,9 @@ KP_DEV float kp_snake(float x, float alpha, float inverse_beta) {
   return x + inverse_beta * kp_sin_squared(x * alpha);
 }
 
-/// cos and sin of a float angle up to 2^30, rounded to float32 from double precision.
-KP_DEV void kp_cos_sin(float angle, float* cosine, float* sine) {
-  const double x = (double)angle, n = kp_rint_d(x * 0.63661977236758134308);
+/// cos and sin of an angle up to 2^30, within some units of 1e-16.
+KP_DEV void kp_cos_sin_d(double x, double* cosine, double* sine) {
+  const double n = kp_rint_d(x * 0.63661977236758134308);
   double r = kp_fma_d(-n, 1.57079632679489655800, x);
   r = kp_fma_d(-n, 6.12323399573676603587e-17, r);
   const double s = r * r;
@@ -166,18 +166,21 @@ KP_DEV void kp_cos_sin(float angle, float* cosine, float* sine) {
   const double cos_r = kp_fma_d(q * s, s, 1.0 - 0.5 * s);
   const int quadrant = (int)((kp_i64)n & 3);
   const double c = quadrant & 1 ? sin_r : cos_r, t = quadrant & 1 ? cos_r : sin_r;
-  *cosine = (float)(quadrant == 1 || quadrant == 2 ? -c : c);
-  *sine = (float)(quadrant >= 2 ? -t : t);
+  *cosine = quadrant == 1 || quadrant == 2 ? -c : c;
+  *sine = quadrant >= 2 ? -t : t;
 }
 
-/// -log(u) of a positive normal float, e of the draws: within 1 unit in the last place.
-KP_DEV float kp_minus_log(float u) {
-  const kp_u32 bits = kp_as_u32(u) - 0x3f330000u;  // mantissa from about 0.7 to 1.4
-  const int exponent = (int)bits >> 23;
-  const float m = kp_as_f32((bits & 0x7fffffu) + 0x3f330000u);
-  // log m = 2 atanh(s), s = (m - 1) / (m + 1), in double: a few candidates a draw, and the draws of all
-  // devices agree.
-  const double f = (double)m - 1.0, s = f / (f + 2.0), t = s * s;
+/// The same of a float angle, rounded to float32.
+KP_DEV void kp_cos_sin(float angle, float* cosine, float* sine) {
+  double c, s;
+  kp_cos_sin_d((double)angle, &c, &s);
+  *cosine = (float)c, *sine = (float)s;
+}
+
+/// log(m * 2^exponent) for m from about 0.7 to 1.4.
+KP_DEV double kp_log_parts(double m, int exponent) {
+  // log m = 2 atanh(s), s = (m - 1) / (m + 1).
+  const double f = m - 1.0, s = f / (f + 2.0), t = s * s;
   double p = 1.0 / 17.0;
   p = kp_fma_d(p, t, 1.0 / 15.0);
   p = kp_fma_d(p, t, 1.0 / 13.0);
@@ -187,5 +190,26 @@ KP_DEV float kp_minus_log(float u) {
   p = kp_fma_d(p, t, 1.0 / 5.0);
   p = kp_fma_d(p, t, 1.0 / 3.0);
   const double log_m = kp_fma_d(2.0 * s * t, p, 2.0 * s);
-  return -(float)kp_fma_d((double)exponent, 0.69314718055994530942, log_m);
+  return kp_fma_d((double)exponent, 0.69314718055994530942, log_m);
+}
+
+/// log of a positive normal double, within some units of 1e-16.
+KP_DEV double kp_log_d(double x) {
+  union {
+    double d;
+    kp_u64 u;
+  } v;
+  v.d = x;
+  const kp_u64 bits = v.u - 0x3fe6600000000000ull;  // mantissa from 0.7 to 1.4
+  const int exponent = (int)((kp_i64)bits >> 52);
+  v.u = (bits & 0xfffffffffffffull) + 0x3fe6600000000000ull;
+  return kp_log_parts(v.d, exponent);
+}
+
+/// -log(u) of a positive normal float, e of the draws: within 1 unit in the last place. In double: a few
+/// candidates a draw, and the draws of all devices agree.
+KP_DEV float kp_minus_log(float u) {
+  const kp_u32 bits = kp_as_u32(u) - 0x3f330000u;  // mantissa from about 0.7 to 1.4
+  const float m = kp_as_f32((bits & 0x7fffffu) + 0x3f330000u);
+  return -(float)kp_log_parts((double)m, (int)bits >> 23);
 }

@@ -24,11 +24,15 @@ struct KernelModule {
   X(pair_int8_4) X(product_f32_many) X(product_bf16_many) X(product_int8_many) X(normalise)
 #define SKALD_ATTENTION_KERNELS(X) \
   X(rope_angles) X(place_heads) X(attention_64_1) X(attention_64_2) X(attention_128_1) \
-  X(attention_128_2) X(attention_256_1)
+  X(attention_128_2) X(attention_256_1) X(attention_placed_64_1) X(attention_placed_64_2) \
+  X(attention_placed_128_1) X(attention_placed_128_2) X(attention_placed_256_1)
 // clang-format on
 #define SKALD_ROWS_KERNELS(X) X(gather_sum) X(store_rows) X(copy_rows) X(advance) X(publish_frame)
-#define SKALD_SAMPLE_KERNELS(X) X(sample)
+#define SKALD_SAMPLE_KERNELS(X) X(sample) X(sample_feed)
 #define SKALD_AUDIO_KERNELS(X) X(stage) X(depthwise)
+#define SKALD_MATRIX_KERNELS(X) X(split_rows) X(product_matrix_1) X(product_matrix_2) X(product_matrix_4)
+#define SKALD_ENCODE_KERNELS(X) \
+  X(stage_padded) X(renew_state) X(log_mel) X(statistics) X(scale_rows) X(nearest_code)
 
 namespace modules {
 #define SKALD_NAME(name) #name,
@@ -37,6 +41,8 @@ inline constexpr std::string_view kAttention[] = {SKALD_ATTENTION_KERNELS(SKALD_
 inline constexpr std::string_view kRows[] = {SKALD_ROWS_KERNELS(SKALD_NAME)};
 inline constexpr std::string_view kSample[] = {SKALD_SAMPLE_KERNELS(SKALD_NAME)};
 inline constexpr std::string_view kAudio[] = {SKALD_AUDIO_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kMatrix[] = {SKALD_MATRIX_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kEncode[] = {SKALD_ENCODE_KERNELS(SKALD_NAME)};
 #undef SKALD_NAME
 }  // namespace modules
 
@@ -46,6 +52,8 @@ inline constexpr KernelModule kKernelModules[] = {
     {"rows", "backend/gpu/kernels/rows.cuh", modules::kRows},
     {"sample", "backend/gpu/kernels/sample.cuh", modules::kSample},
     {"audio", "backend/gpu/kernels/audio.cuh", modules::kAudio},
+    {"encode", "backend/gpu/kernels/encode.cuh", modules::kEncode},
+    {"matrix", "backend/gpu/kernels/matrix.cuh", modules::kMatrix},
 };
 
 /// Every file that a module may include, by its path from src/: what a run-time compiler is given as headers.

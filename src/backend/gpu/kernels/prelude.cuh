@@ -25,6 +25,10 @@ struct alignas(16) kp_u32x4 {
 
 #if defined(KP_HOST)
 KP_DEV kp_u32x4 kp_load_weights(const void* p) { return *(const kp_u32x4*)p; }
+KP_DEV void kp_multiply_16x8(float* sums, const kp_u32x4& x, kp_u32 w0, kp_u32 w1) {
+  simt_multiply_16x8(sums, x.x, x.y, x.z, x.w, w0, w1);
+}
+#define KP_MATRIX 1
 #endif
 
 // ---------------------------------------------------------------- AMD
@@ -68,6 +72,7 @@ KP_DEV kp_u32 kp_shfl_u(kp_u32 v, int from) {
 }
 KP_DEV float kp_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 KP_DEV float kp_sqrt(float x) { return __builtin_sqrtf(x); }
+KP_DEV double kp_sqrt_d(double x) { return __builtin_sqrt(x); }
 KP_DEV float kp_rint(float x) { return __builtin_rintf(x); }
 KP_DEV double kp_rint_d(double x) { return __builtin_rint(x); }
 KP_DEV double kp_fma_d(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -119,6 +124,7 @@ KP_DEV kp_u32 kp_shfl_xor_u(kp_u32 v, int mask) { return __shfl_xor_sync(0xfffff
 KP_DEV kp_u32 kp_shfl_u(kp_u32 v, int from) { return __shfl_sync(0xffffffffu, v, from); }
 KP_DEV float kp_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 KP_DEV float kp_sqrt(float x) { return __fsqrt_rn(x); }
+KP_DEV double kp_sqrt_d(double x) { return __dsqrt_rn(x); }
 KP_DEV float kp_rint(float x) { return rintf(x); }
 KP_DEV double kp_rint_d(double x) { return rint(x); }
 KP_DEV double kp_fma_d(double a, double b, double c) { return __fma_rn(a, b, c); }
@@ -151,6 +157,23 @@ KP_DEV int kp_load_acquire_system(const int* p) {
 KP_DEV void kp_store_system(kp_u64* p, kp_u64 v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+#if __CUDA_ARCH__ >= 800
+#define KP_MATRIX 1
+/// An 8 x 8 matrix of 16-bit numbers, two neighbours of a row a lane (row lane / 4), turned.
+KP_DEV kp_u32 kp_transpose8(kp_u32 v) {
+  kp_u32 turned;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(v));
+  return turned;
+}
+/// sums (16 x 8) += x (16 x 16) * weights (16 x 8), bf16, in the fragments of mma.m16n8k16.
+KP_DEV void kp_multiply_16x8(float* sums, const kp_u32x4& x, kp_u32 w0, kp_u32 w1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(w0), "r"(w1));
+}
+#endif
 /// With programmatic dependent launch a kernel may start before the one ahead of it has ended. What stands
 /// before kp_wait_previous() may touch weights alone. Without that attribute both are nothing.
 KP_DEV void kp_wait_previous() {

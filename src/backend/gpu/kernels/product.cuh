@@ -208,14 +208,21 @@ KP_DEV void fetch_weights(const ProductArgs& a, const Panel* p, int inputs, int 
   if (kPair) f.second[i] = load_unit<kKind>(p[1], (const float*)0, inputs, g);
 }
 
-/// Adds groups [from, to) to acc[0] (and acc[1]) and the squares of the inputs to `squares`.
+/// The inputs of the first groups.
+template <int kKind, int kRows, int kAhead, bool kPair>
+KP_DEV void fetch_inputs(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
+                         Flow<kKind, kRows, kAhead, kPair>& f) {
+  KP_UNROLL
+  for (int i = 0; i < kAhead; ++i)
+    if (from + i < to) load_inputs<kKind, kRows>(f.row, a.x.tap_stride, p[0], inputs, from + i, f.x[i]);
+}
+
+/// Adds groups [from, to), the first of which have been fetched, to acc[0] (and acc[1]) and the squares of the
+/// inputs to `squares`.
 template <int kKind, int kRows, int kAhead, bool kPair>
 KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
                             Flow<kKind, kRows, kAhead, kPair>& f, float (*acc)[kRows][kPanelOutputs],
                             float* squares) {
-  KP_UNROLL
-  for (int i = 0; i < kAhead; ++i)
-    if (from + i < to) load_inputs<kKind, kRows>(f.row, a.x.tap_stride, p[0], inputs, from + i, f.x[i]);
   for (int g = from; g < to; g += kAhead) {
     KP_UNROLL
     for (int i = 0; i < kAhead; ++i) {
@@ -258,7 +265,9 @@ KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
     if (from + i < to) fetch_weights<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from + i, i, f);
   kp_wait_previous();
   // Rows that do not count are read like the others, they are only not stored: knowing takes longer than
-  // reading.
+  // reading, so it is asked for around the inputs. Lane r of a warp looks after row r.
+  const int own = kp_min_i(tile * kRows + kp_min_i(lane, kRows - 1), rows - 1), own_lane = own / a.lanes.rows;
+  const int slot = ask_slot(a.lanes, own_lane);
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) f.row[r] = input_row(a, kp_min_i(tile * kRows + r, rows - 1));
   float acc[kMatrices][kRows][kPanelOutputs], squares[kRows];
@@ -266,6 +275,8 @@ KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
   for (int r = 0; r < kRows; ++r) squares[r] = 0.0f;
   KP_UNROLL
   for (int n = 0; n < kMatrices; ++n) clear<kRows>(acc[n]);
+  fetch_inputs<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from, to, f);
+  const LaneState state = ask_state(a.lanes, own_lane, slot);
   accumulate_part<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from, to, f, acc, squares);
 
   float sums[kMatrices][kRows], factor[kRows];
@@ -290,7 +301,7 @@ KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const int row = tile * kRows + r;
-    if (lane != r || !row_counts(a.lanes, row)) continue;
+    if (lane != r || row >= rows || row - own_lane * a.lanes.rows >= counted_rows(a.lanes, state)) continue;
     factor[r] = a.norm.weight ? rms_factor(factor[r], m.inputs, a.norm.epsilon)
                 : a.factor    ? a.factor[row]
                               : 1.0f;
@@ -353,6 +364,7 @@ KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
       if (from + i < to)
         fetch_weights<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from + i, i, f);
     clear<kManyRows>(acc[0]);
+    fetch_inputs<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from, to, f);
     accumulate_part<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from, to, f, acc, squares);
     KP_UNROLL
     for (int r = 0; r < kManyRows; ++r) KP_UNROLL

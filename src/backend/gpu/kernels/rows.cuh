@@ -2,12 +2,6 @@
 #pragma once
 #include "backend/gpu/kernels/common.cuh"
 
-KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
-  if (t.kind == kElementF32) return ((const float*)t.data)[at];
-  const kp_u16 half = ((const kp_u16*)t.data)[at];
-  return t.kind == kElementBf16 ? kp_as_f32((kp_u32)half << 16) : kp_f16(half);
-}
-
 /// The row added behind the sums, or null after a fault.
 KP_DEV const float* trailing_row(const GatherSumArgs& a, int slot) {
   const int step = a.stored_step[(kp_i64)slot * a.step_stride];

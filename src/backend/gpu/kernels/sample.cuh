@@ -12,26 +12,6 @@ struct SampleShared {
   kp_u32 digit, remaining, count, listed, least;
 };
 
-KP_DEV kp_u64 shfl_xor_64(kp_u64 v, int mask) {
-  return (kp_u64)kp_shfl_xor_u((kp_u32)(v >> 32), mask) << 32 | kp_shfl_xor_u((kp_u32)v, mask);
-}
-KP_DEV kp_u64 bits_of(double v) {
-  union {
-    double d;
-    kp_u64 u;
-  } both;
-  both.d = v;
-  return both.u;
-}
-KP_DEV double double_of(kp_u64 v) {
-  union {
-    kp_u64 u;
-    double d;
-  } both;
-  both.u = v;
-  return both.d;
-}
-
 /// Largest value of the block, in every thread.
 KP_DEV kp_u64 block_max(kp_u64 v, kp_u64* part) {
   for (int round = 0; round < 2; ++round) {
@@ -340,13 +320,8 @@ KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, i
   return pick(a, d, s, s.recorded_noise ? a.noise + l.slot * a.noise_stride : (const float*)0, (kp_u32)drawn);
 }
 
-/// One lane a block; shared memory: the list, then the scores.
-extern "C" __global__ void KP_BOUNDS(1024) sample(SampleArgs a) {
-  __shared__ SampleShared shared;
-  KP_DYN_SHARED(kp_u64, list);
-  kp_launch_dependents();
-  kp_wait_previous();
-  const int lane = kp_bid();
+/// One lane a block.
+KP_DEV void draw_lane(const SampleArgs& a, int lane, kp_u64* list, SampleShared& shared) {
   const Lane l = read_lane(a.lanes, lane);
   if (l.rows == 0) return;
   const SlotSettingsArgs& s = *(const SlotSettingsArgs*)(a.settings + l.slot * a.settings_stride);
@@ -375,4 +350,32 @@ extern "C" __global__ void KP_BOUNDS(1024) sample(SampleArgs a) {
   a.seen[l.slot * a.seen_stride + id] = 1;
   *drawn += 1;
   if (id == a.stop_id) *status = 2;  // kStopToken
+}
+
+/// One lane a block; shared memory: the list, then the scores.
+extern "C" __global__ void KP_BOUNDS(1024) sample(SampleArgs a) {
+  __shared__ SampleShared shared;
+  KP_DYN_SHARED(kp_u64, list);
+  kp_launch_dependents();
+  kp_wait_previous();
+  draw_lane(a, kp_bid(), list, shared);
+}
+
+/// A draw and the gather_sum behind it; see backend/gpu/fusion.h.
+extern "C" __global__ void KP_BOUNDS(1024) sample_feed(SampleFeedArgs a) {
+  __shared__ SampleShared shared;
+  KP_DYN_SHARED(kp_u64, list);
+  kp_launch_dependents();
+  kp_wait_previous();
+  draw_lane(a.sample, kp_bid(), list, shared);
+  kp_barrier();  // code and status are there
+  const Lane l = read_lane(a.lanes, kp_bid());
+  if (l.rows == 0) return;
+  const int id = a.ids[l.slot * a.ids_stride];
+  if (id >= a.table.rows) {
+    if (kp_tid() == 0) report(a.lanes, kFaultId, id);
+    return;
+  }
+  for (int i = kp_tid(); i < a.width; i += kSampleThreads)
+    a.out[kp_bid() * a.out_stride + i] = id < 0 ? 0.0f : table_value(a.table, (kp_i64)id * a.width + i);
 }

@@ -1,0 +1,161 @@
+// padded_conv, nearest_code, log_mel, statistics and scale_rows: the encoders of reference audio.
+#include <bit>
+
+#include "backend/gpu/products.h"
+#include "backend/gpu/recorder.h"
+#include "skald/error.h"
+
+namespace skald::backend::gpu {
+namespace {
+
+constexpr int kBlock = 256;
+
+int64_t blocks_of(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
+
+/// The rows are staged with what stands around them, the product reads them, and the state is renewed from
+/// what was staged.
+std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
+  const DeviceWeight& w = b.weight(a.weight);
+  const int width = a.x.width, span = (a.kernel - 1) * a.dilation + 1, out_rows = a.lanes.rows / a.stride;
+  const bool reflects = a.padding == PaddedConv::reflect;
+  PaddedArgs pad{};
+  pad.history = reflects ? (span - 1) / 2 : span - a.stride;
+  pad.behind = span - 1 - pad.history;
+  pad.whole = a.lanes.rows + (reflects ? span - 1 : pad.history);
+  pad.width = width, pad.before = static_cast<int>(a.before), pad.padding = a.padding;
+  pad.conv_stride = a.stride;
+  const bool carries = !reflects && pad.history > 0;
+  const int64_t slots = carries ? a.state.rows / pad.history : kAnySlots;
+  const Rows<float> x = b.rows(a.x, a.lanes.total(), width, "x"),
+                    add = b.optional_rows(a.add, a.lanes.total(), width, "add");
+  pad.lanes = b.lanes(a.lanes, slots);
+  pad.x = x.data, pad.x_stride = x.stride, pad.add = add.data, pad.add_stride = add.stride;
+  if (carries) {
+    const Rows<float> state = b.rows(a.state, pad.history, width, "state");
+    pad.state = state.data, pad.state_stride = state.stride;
+  }
+  const int64_t elements = int64_t{a.lanes.lanes} * pad.whole * width;
+  pad.out = b.scratch<float>(elements);
+
+  ProductArgs args{};
+  args.lanes = pad.lanes;
+  args.lanes.rows = out_rows, args.lanes.stride = a.stride;
+  args.x = {pad.out, int64_t{pad.whole} * width, int64_t{a.stride} * width, int64_t{a.dilation} * width};
+  const int64_t outputs = int64_t{a.lanes.lanes} * out_rows;
+  const Rows<float> out = b.rows(a.out, outputs, w.outputs, "out"),
+                    residual = b.optional_rows(a.residual, outputs, w.outputs, "residual");
+  args.to.bias = b.vector(a.bias);
+  if (a.lane_bias) {
+    const Rows<float> bias = b.rows(a.lane_bias, a.lanes.lanes, w.outputs, "lane_bias");
+    args.to.bias = bias.data, args.to.bias_stride = bias.stride, args.to.bias_rows = out_rows;
+  }
+  args.to.residual = residual.data, args.to.residual_stride = residual.stride;
+  args.to.out = out.data, args.to.out_stride = out.stride;
+  args.to.activation = static_cast<int>(a.after);
+
+  std::vector<Launch> launches{Launch::make("stage_padded", blocks_of(elements), kBlock, pad)};
+  launches.push_back(product_launch(args, {b.matrix(a.weight)}, w.kind));
+  if (carries)
+    launches.push_back(
+        Launch::make("renew_state", blocks_of(int64_t{a.lanes.lanes} * pad.history * width), kBlock, pad));
+  return launches;
+}
+
+std::vector<Launch> nearest_launches(const Binder& b, const NearestCode& a) {
+  const DeviceWeight &matrix = b.weight(a.matrix), &entries = b.weight(a.entries);
+  if (matrix.kind != kElementF32 || entries.kind != kElementF32)
+    throw Error(ErrorCode::unsupported, b.where() + ": a codebook is float32");
+  const int rows = a.lanes.total(), width = a.x.width, codes = matrix.outputs;
+  float* const scores = b.scratch<float>(int64_t{rows} * codes);
+  std::vector<Launch> launches;
+  ProductArgs product{};
+  set_input(b, a.x, {}, a.lanes, kAnySlots, matrix.kind, nullptr, product, launches);
+  product.to.bias = b.vector(a.half_square);
+  product.to.out = scores, product.to.out_stride = codes;
+  launches.push_back(product_launch(product, {b.matrix(a.matrix)}, matrix.kind));
+  const Rows<float> x = b.rows(a.x, rows, width, "x"),
+                    remainder = b.optional_rows(a.remainder, rows, width, "remainder");
+  const Rows<int> out = b.rows<int>(a.codes, rows, 1, "codes");
+  const NearestCodeArgs args{.lanes = product.lanes,
+                             .x = x.data,
+                             .scores = scores,
+                             .entries = reinterpret_cast<const float*>(entries.address),
+                             .half_square = b.vector(a.half_square),
+                             .codes = out.data,
+                             .remainder = remainder.data,
+                             .x_stride = x.stride,
+                             .codes_stride = out.stride,
+                             .remainder_stride = remainder.stride,
+                             .count = codes,
+                             .width = width};
+  launches.push_back(Launch::make("nearest_code", rows, kBlock, args));
+  return launches;
+}
+
+std::vector<Launch> log_mel_launches(const Binder& b, const LogMel& a) {
+  constexpr int kMostFft = 2048;  // 32 KB of shared memory
+  if (a.fft > kMostFft) throw Error(ErrorCode::unsupported, b.where() + ": a transform of more than 2,048");
+  const int bands = a.out.width, frames = a.lanes.lanes * (a.lanes.rows / a.hop);
+  const Rows<float> x = b.rows(a.x, a.lanes.total(), 1, "x"), out = b.rows(a.out, frames, bands, "out");
+  const LogMelArgs args{.lanes = b.lanes(a.lanes, kAnySlots),
+                        .x = x.data,
+                        .filters = b.vector(a.filters),
+                        .out = out.data,
+                        .x_stride = x.stride,
+                        .out_stride = out.stride,
+                        .fft = a.fft,
+                        .log2_fft = std::countr_zero(static_cast<unsigned>(a.fft)),
+                        .hop = a.hop,
+                        .bands = bands,
+                        .floor = a.floor};
+  return {Launch::make("log_mel", frames, kBlock, args, static_cast<size_t>(a.fft) * 2 * sizeof(double))};
+}
+
+std::vector<Launch> statistics_launches(const Binder& b, const Statistics& a) {
+  const int rows = a.lanes.total(), width = a.x.width;
+  const Rows<float> x = b.rows(a.x, rows, width, "x"),
+                    scores = b.optional_rows(a.scores, rows, width, "scores"),
+                    out = b.rows(a.out, a.lanes.lanes, a.out.width, "out");
+  const StatisticsArgs args{
+      b.lanes(a.lanes, kAnySlots), x.data, scores.data, out.data, x.stride, scores.stride, out.stride, width,
+      a.out.width != width};
+  return {Launch::make("statistics", int64_t{a.lanes.lanes} * ((width + 31) / 32), kBlock, args)};
+}
+
+std::vector<Launch> scale_launches(const Binder& b, const ScaleRows& a) {
+  const int rows = a.lanes.total(), width = a.x.width;
+  const Rows<float> x = b.rows(a.x, rows, width, "x"), gate = b.rows(a.gate, a.lanes.lanes, width, "gate"),
+                    residual = b.optional_rows(a.residual, rows, width, "residual"),
+                    out = b.rows(a.out, rows, width, "out");
+  const ScaleRowsArgs args{b.lanes(a.lanes, kAnySlots),
+                           x.data,
+                           gate.data,
+                           residual.data,
+                           out.data,
+                           x.stride,
+                           gate.stride,
+                           residual.stride,
+                           out.stride,
+                           width};
+  return {Launch::make("scale_rows", rows * blocks_of(width), kBlock, args)};
+}
+
+}  // namespace
+
+void Recorder::padded_conv(const PaddedConv& a) {
+  add("padded_conv", a, {a.out, a.state}, [&](const Binder& b) { return padded_launches(b, a); });
+}
+void Recorder::nearest_code(const NearestCode& a) {
+  add("nearest_code", a, {a.codes, a.remainder}, [&](const Binder& b) { return nearest_launches(b, a); });
+}
+void Recorder::log_mel(const LogMel& a) {
+  add("log_mel", a, {a.out}, [&](const Binder& b) { return log_mel_launches(b, a); });
+}
+void Recorder::statistics(const Statistics& a) {
+  add("statistics", a, {a.out}, [&](const Binder& b) { return statistics_launches(b, a); });
+}
+void Recorder::scale_rows(const ScaleRows& a) {
+  add("scale_rows", a, {a.out}, [&](const Binder& b) { return scale_launches(b, a); });
+}
+
+}  // namespace skald::backend::gpu
