@@ -236,26 +236,32 @@ class Workers final : public Front {
       timer.expires_after(seconds(2));
       co_await timer.async_wait(into(ec));
       if (w.tunnels == 0 || w.pid != pid || w.exited) break;
-      const std::string answer = co_await ask(
-          w, "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", options_.stuck_seconds);
+      bool late = false;
+      const std::string answer =
+          co_await ask(w, "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                       options_.stuck_seconds, &late);
       if (w.pid != pid || w.exited) break;
-      w.sick = answer.find(" 503 ") == 8;
-      if (!answer.empty() && longest_round_ms(answer) < 3000.0 * options_.stuck_seconds) continue;
+      if (draining_ || answer.empty()) {
+        if (!late) continue;  // it closes, and ends by itself
+      } else {
+        w.sick = answer.find(" 503 ") == 8;
+        if (longest_round_ms(answer) < 3000.0 * options_.stuck_seconds) continue;
+      }
       log_(LogLevel::error, fmt::format("the worker on {} stands still and is killed", w.device));
       ::kill(pid, SIGKILL);
       break;
     }
     w.watched = false;
+    if (w.pid == pid && w.tunnels == 0) w.sick = false;  // nobody asks any more; the next client finds out
   }
 
-  /// A whole answer of a worker; empty when it does not come in time.
-  net::awaitable<std::string> ask(Worker& w, std::string request, int patience) {
+  /// A whole answer of a worker; empty when there is none, `late` when it does not come in time.
+  net::awaitable<std::string> ask(Worker& w, std::string request, int patience, bool* late = nullptr) {
     tcp_stream stream(io_);
     ErrorCodeOf ec;
     stream.expires_after(seconds(patience));
     co_await stream.async_connect(tcp::endpoint(net::ip::address_v4::loopback(), w.port), into(ec));
-    if (ec) co_return "";
-    co_await net::async_write(stream, net::buffer(request), into(ec));
+    if (!ec) co_await net::async_write(stream, net::buffer(request), into(ec));
     std::string answer;
     std::array<char, 8192> bytes{};
     while (!ec) {
@@ -263,6 +269,7 @@ class Workers final : public Front {
       answer.append(bytes.data(), got);
     }
     if (ec != net::error::eof) answer.clear();
+    if (late) *late = ec == boost::beast::error::timeout;
     co_return answer;
   }
 

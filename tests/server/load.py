@@ -2,45 +2,52 @@
 
 usage: load.py ADDRESS [--streams 64] [--seconds 60] [--pid PID] [--seeds 16]
 
-Plays every stream in real time (takes what comes, notes when it would have run dry) and prints one JSON object.
+Takes every stream as it comes, notes when a listener would have run dry, and prints one JSON object.
 """
 import argparse
+import asyncio
 import hashlib
-import http.client
 import json
 import pathlib
 import random
-import threading
 import time
 
 FRAME_BYTES, FRAME_SECONDS = 3840, 0.08
+LEAST_FRAMES = 40
 
 
 def body(seed):
     return {"model": "tts-1", "voice": "alloy", "input": f"This is stream number {seed} of many, speaking.",
-            "response_format": "pcm", "seed": seed, "language": "english", "max_frames": 40 + 7 * (seed % 9)}
+            "response_format": "pcm", "seed": seed, "language": "english", "max_frames": LEAST_FRAMES + 7 * (seed % 9)}
 
 
-def speak(host, fields):
-    """Digest of the audio, time to first audio, longest wait of a listener."""
-    connection = http.client.HTTPConnection(host, timeout=300)
+async def speak(host, fields):
+    """Digest of the audio, time to first audio, longest wait of a listener; or status and body of a refusal."""
+    name, port = host.rsplit(":", 1)
+    data = json.dumps(fields).encode()
     began = time.monotonic()
-    connection.request("POST", "/v1/audio/speech", json.dumps(fields), {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    if answer.status != 200:
-        status = answer.status, answer.read()
-        connection.close()
-        return status
-    digest, heard, first, late = hashlib.sha256(), 0, None, 0.0
-    while part := answer.read1(65536):
-        now = time.monotonic()
-        if first is None:
-            first = now
-        late = max(late, now - first - heard / FRAME_BYTES * FRAME_SECONDS)
-        digest.update(part)
-        heard += len(part)
-    connection.close()
-    return digest.hexdigest(), first - began, late
+    reader, writer = await asyncio.open_connection(name, int(port))
+    try:
+        writer.write((f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                      f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data)
+        status = int((await reader.readline()).split()[1])
+        while (await reader.readline()).strip():
+            pass
+        if status != 200:
+            return status, await reader.read()
+        digest, heard, first, late = hashlib.sha256(), 0, None, 0.0
+        while size := int(await reader.readline(), 16):  # a stream that breaks off ends in a ValueError
+            part = await reader.readexactly(size)
+            await reader.readexactly(2)
+            now = time.monotonic()
+            if first is None:
+                first = now
+            late = max(late, now - first - heard / FRAME_BYTES * FRAME_SECONDS)
+            digest.update(part)
+            heard += len(part)
+        return digest.hexdigest(), first - began, late
+    finally:
+        writer.close()
 
 
 def spread(values):
@@ -61,6 +68,37 @@ def resident(pid):
     return 0
 
 
+async def run(options, host, results, wrong, refused, memory):
+    alone = {seed: (await speak(host, body(seed)))[0] for seed in range(options.seeds)}
+    end = time.monotonic() + options.seconds
+
+    async def client(number):
+        choose = random.Random(number)
+        while time.monotonic() < end:
+            seed = choose.randrange(options.seeds)
+            try:
+                got = await speak(host, body(seed))
+            except Exception as error:
+                wrong.append(f"seed {seed}: {error!r}")
+                continue
+            if len(got) == 2:
+                refused.append(got[0])
+                await asyncio.sleep(0.2)
+            elif got[0] != alone[seed]:
+                wrong.append(f"seed {seed}: other audio than alone")
+            else:
+                results.append(got[1:])
+
+    async def watch():
+        while options.pid:
+            memory.append(resident(options.pid))
+            await asyncio.sleep(min(1.0, options.seconds / 20))
+
+    watcher = asyncio.create_task(watch())
+    await asyncio.gather(*(client(i) for i in range(options.streams)))
+    watcher.cancel()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address")
@@ -68,40 +106,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--pid", type=int)
     parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--frames", type=int, default=40, help="least frames of a speech; others have up to 56 more")
     options = parser.parse_args()
+    global LEAST_FRAMES
+    LEAST_FRAMES = options.frames
     host = options.address.removeprefix("http://").rstrip("/")
-    alone = {seed: speak(host, body(seed))[0] for seed in range(options.seeds)}
-    end = time.monotonic() + options.seconds
-    lock, results, wrong, refused = threading.Lock(), [], [], []
-    memory = []
-
-    def client(number):
-        choose = random.Random(number)
-        while time.monotonic() < end:
-            seed = choose.randrange(options.seeds)
-            try:
-                got = speak(host, body(seed))
-            except Exception as error:
-                with lock:
-                    wrong.append(f"seed {seed}: {error!r}")
-                continue
-            with lock:
-                if len(got) == 2:
-                    refused.append(got[0])
-                elif got[0] != alone[seed]:
-                    wrong.append(f"seed {seed}: other audio than alone")
-                else:
-                    results.append(got[1:])
-            if len(got) == 2:
-                time.sleep(0.2)
-
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(options.streams)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        if options.pid:
-            memory.append(resident(options.pid))
-        time.sleep(min(1.0, options.seconds / 20))
+    results, wrong, refused, memory = [], [], [], []
+    asyncio.run(run(options, host, results, wrong, refused, memory))
     report = {"streams": options.streams, "seconds": options.seconds, "spoken": len(results), "refused": len(refused),
               "wrong": wrong[:5], "wrong_count": len(wrong),
               "first_audio_s": spread([r[0] for r in results]) if results else None,

@@ -116,6 +116,17 @@ class Server:
         return self.process.returncode
 
 
+def children(pid):
+    """Processes that this one started."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(stat.parent.name))
+    return sorted(found)
+
+
 def speech_body(**fields):
     body = {"model": "tts-1", "input": "Hello there.", "voice": "alloy", "response_format": "pcm", "seed": 7,
             "language": "english", "max_frames": 20}

@@ -6,19 +6,6 @@ import unittest
 
 from support import *
 
-WORDS = {"model": "tiny-endless"}
-
-
-def children(pid):
-    """Processes that this one started."""
-    found = []
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-            if int(fields[1]) == pid and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-    return sorted(found)
-
 
 class WorkerCase(unittest.TestCase):
     workers, options, model = 1, (), "tiny-endless"

@@ -120,7 +120,7 @@ async function speaks(page, words) {
   await page.waitForFunction(() => document.querySelector('#clone-state').textContent.startsWith('Recorded'));
   await page.fill('#transcript', '');
   await keep('ben', 'The machine beeps.');
-  assert.equal(await page.locator('#kept li').count(), 2);
+  await page.waitForFunction(() => document.querySelectorAll('#kept li').length === 2);
   await accessible(page, 'voices');
   if (folder) await page.screenshot({path: `${folder}/page-voices.png`, fullPage: true});
   await page.click('#kept button:text("Delete ben")');
@@ -128,6 +128,8 @@ async function speaks(page, words) {
   await page.selectOption('#model', 'design');
   assert.equal(await text(page, '#style-label'), 'The voice, in words');
   await page.fill('#style', 'An old man, calm.');
+  await page.click('summary');
+  await page.fill('#seed', '4');  // the tiny model does not find an end with every one
   await speaks(page, 'Good morning.');
   assert.deepEqual([foreign, complaints], [[], []]);
   await page.context().close();
