@@ -140,7 +140,8 @@ void check_convolution(const Checker& c, const Buffer& x, const Buffer& state, c
   c.require_vector(snake.inverse_beta, x.width, "snake.inverse_beta");
   c.require(!snake.alpha == !snake.inverse_beta, "a snake has two weights");
   // Rows of other lanes, or later rows, must not be overwritten before they are read.
-  c.require(out.id != x.id || phases == 1, "a transposed convolution does not work in place");
+  const bool in_place = phases == 1 && out.offset == x.offset && out.stride == x.stride;
+  if (!in_place) c.require_disjoint(x, out, "'out' overlaps 'x' and is not the same view");
 }
 
 }  // namespace
@@ -305,8 +306,10 @@ void check(const Checker& c, const Depthwise& a) {
   c.rows(a.x, a.lanes.total(), a.x.width, "x");
   c.rows(a.out, a.lanes.total(), a.x.width, "out");
   c.require_disjoint(a.x, a.out, "'out' overlaps 'x'");
-  if (a.kernel > 1)
-    check_state(c, a.state, a.kernel - 1, a.x.width, "state rows should be slots * (kernel - 1)");
+  if (a.kernel == 1) return;
+  check_state(c, a.state, a.kernel - 1, a.x.width, "state rows should be slots * (kernel - 1)");
+  c.require_disjoint(a.state, a.x, "'state' overlaps 'x'");
+  c.require_disjoint(a.state, a.out, "'state' overlaps 'out'");
 }
 
 }  // namespace skald::backend

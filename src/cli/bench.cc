@@ -102,7 +102,8 @@ Json machine_json(const BenchReport& r) {
             {"cpu_seconds", rounded(r.cpu_seconds)},
             {"cpu_share", rounded(r.cpu_share)},
             {"wait_share", nullptr},
-            {"loaded", r.loaded()}};
+            {"loaded", r.loaded()},
+            {"memory_changed", r.memory_changed()}};
   if (r.wait_share >= 0) json["wait_share"] = rounded(r.wait_share);
   return json;
 }
@@ -208,6 +209,8 @@ std::string machine_text(const BenchReport& r) {
   out += fmt::format("processor time {:.0f}% of {} threads", 100 * r.cpu_share, r.threads);
   if (r.wait_share >= 0) out += fmt::format(", waited {:.0f}% for a processor", 100 * r.wait_share);
   if (r.loaded()) out += "\nLOADED: other work took part of the machine; these numbers are not the machine's";
+  if (r.memory_changed())
+    out += "\nmemory changed its speed during the run; shares are of the bandwidth around each frame";
   return out + "\n";
 }
 

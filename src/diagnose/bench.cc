@@ -193,6 +193,7 @@ class Bench {
     double measuring_ms = 0;
     ProcessUsage before;
     core_ = engine::load_core(o_.model, options, [&](std::unique_ptr<backend::Backend> inner) {
+      if (o_.wrap) inner = o_.wrap(std::move(inner));
       auto device = std::make_unique<TimedDevice>(std::move(inner));
       device_ = device.get();
       progress("the machine");
@@ -233,7 +234,9 @@ class Bench {
   /// Memory between chunks, where the device can tell; what it took is no time of the request.
   void probe(size_t frames) {
     const auto from = Clock::now();
+    const double cpu = process_usage().cpu_seconds;
     if (const double speed = device_->measure_read_speed(); speed > 0) probes_.push_back({frames, speed});
+    probing_cpu_seconds_ += process_usage().cpu_seconds - cpu;
     probing_ms_ += milliseconds(from, Clock::now());
   }
 
@@ -271,9 +274,9 @@ class Bench {
   }
 
   void measure() {
-    const ProcessUsage before = process_usage();
     probe(0);
-    probing_ms_ = 0;
+    probing_ms_ = probing_cpu_seconds_ = 0;
+    const ProcessUsage before = process_usage();
     const auto from = Clock::now();
     const auto [result, times] = speak(o_.frames, true);
     report_.wall_ms = milliseconds(from, Clock::now()) - probing_ms_;
@@ -316,7 +319,7 @@ class Bench {
   }
 
   void report_usage(const ProcessUsage& before, const ProcessUsage& after) {
-    report_.cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+    report_.cpu_seconds = after.cpu_seconds - before.cpu_seconds - probing_cpu_seconds_;
     report_.cpu_share = report_.cpu_seconds / (report_.wall_ms / 1000 * report_.threads);
     if (!before.waited_seconds || !after.waited_seconds) return;
     const double waited = *after.waited_seconds - *before.waited_seconds;
@@ -366,7 +369,7 @@ class Bench {
   std::shared_ptr<engine::Core> core_;
   TimedDevice* device_ = nullptr;  // owned by the core
   std::vector<ReadProbe> probes_;
-  double probing_ms_ = 0;
+  double probing_ms_ = 0, probing_cpu_seconds_ = 0;
   BenchReport report_;
 };
 
@@ -389,10 +392,11 @@ double BenchReport::peak_flops() const {
   return std::max(speed_before.flops_per_second, speed_after.flops_per_second);
 }
 
-bool BenchReport::loaded() const {
+bool BenchReport::loaded() const { return wait_share >= 0 ? wait_share > 0.05 : cpu_share < 0.8; }
+
+bool BenchReport::memory_changed() const {
   const double change = std::abs(speed_before.read_bytes_per_second - speed_after.read_bytes_per_second);
-  const bool waited = wait_share >= 0 ? wait_share > 0.05 : cpu_share < 0.8;
-  return waited || change > 0.15 * read_bandwidth();
+  return change > 0.15 * read_bandwidth();
 }
 
 BenchReport run_bench(const BenchOptions& options) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ struct BenchOptions {
   int32_t warm_runs = 5;  ///< requests for the warm first audio
   uint64_t seed = 1;
   std::function<void(std::string_view)> on_progress;  ///< what begins now, in words; may be empty
+  /// Stands between the measuring and the real device; for tests, may be empty.
+  std::function<std::unique_ptr<backend::Backend>(std::unique_ptr<backend::Backend>)> wrap;
 };
 
 /// How fast memory was when `frames` frames were done.
@@ -90,7 +93,9 @@ struct BenchReport {
   double cpu_seconds = 0;
   double cpu_share = 0;    ///< of wall time times threads
   double wait_share = -1;  ///< waiting for a processor, of running and waiting; -1 = unknown
-  bool loaded() const;     ///< other work took part of the machine: the numbers are not the machine's
+  bool loaded() const;     ///< other work took part of the processors: the numbers are not the machine's
+  /// Memory read faster or slower after the measurement than before it; on shared hosts it does by itself.
+  bool memory_changed() const;
 
   StageReport cold_prefill, prefill;  ///< per request; the warm one reuses rows
   StageReport talker;                 ///< attention included

@@ -61,12 +61,12 @@ class TimedDevice::Recorder final : public EachOp<Recorder> {
   std::string label_;
 };
 
-TimedDevice::TimedDevice(std::unique_ptr<backend::Backend> inner) : inner_(std::move(inner)) {}
+TimedDevice::TimedDevice(std::unique_ptr<backend::Backend> inner) : ForwardingDevice(std::move(inner)) {}
 
 Weight TimedDevice::load(backend::WeightRole role, const backend::TensorSource& source) {
-  const size_t before = inner_->weight_bytes();
-  const Weight weight = inner_->load(role, source);
-  uint64_t bytes = inner_->weight_bytes() - before;
+  const size_t before = inner().weight_bytes();
+  const Weight weight = inner().load(role, source);
+  uint64_t bytes = inner().weight_bytes() - before;
   if (role == backend::WeightRole::table && source.shape.size() == 2)
     bytes = static_cast<uint64_t>(source.shape[1]) * dtype_size(source.dtype);
   weights_.resize(std::max(weights_.size(), static_cast<size_t>(weight.id) + 1));
@@ -76,7 +76,7 @@ Weight TimedDevice::load(backend::WeightRole role, const backend::TensorSource& 
 
 Program TimedDevice::record(std::string_view name, const std::function<void(backend::Ops&)>& body) {
   Recorded recorded;
-  const Program program = inner_->record(name, [&](backend::Ops& ops) {
+  const Program program = inner().record(name, [&](backend::Ops& ops) {
     Recorder recorder(ops, name, weights_, recorded);
     body(recorder);
   });
@@ -87,7 +87,7 @@ Program TimedDevice::record(std::string_view name, const std::function<void(back
 }
 
 void TimedDevice::run(Program program) {
-  if (!timing_) return inner_->run(program);
+  if (!timing_) return inner().run(program);
   const Recorded& recorded = programs_.at(static_cast<size_t>(program.id));
   // Read before the run, which moves the positions.
   std::vector<std::vector<LaneRun>> lanes;
@@ -95,8 +95,8 @@ void TimedDevice::run(Program program) {
   for (const Lanes& l : recorded.lanes) lanes.push_back(active(l));
 
   StageTimes times;
-  if (inner_->frames_ahead() > 0) {
-    const backend::ProgramTime whole = inner_->run_timed(program);
+  if (inner().frames_ahead() > 0) {
+    const backend::ProgramTime whole = inner().run_timed(program);
     for (const Op& op : recorded.ops) ++times[op.stage].ops;
     StageTime& largest = *std::max_element(times.stages.begin(), times.stages.end(),
                                            [](const auto& a, const auto& b) { return a.ops < b.ops; });
@@ -111,7 +111,7 @@ void TimedDevice::run(Program program) {
 void TimedDevice::run_ops(Program program, const Recorded& recorded, StageTimes& times) {
   auto from = Clock::now();
   for (size_t i = 0; i < recorded.ops.size(); ++i) {
-    inner_->run_op(program, i);
+    inner().run_op(program, i);
     const auto now = Clock::now();
     StageTime& stage = times[recorded.ops[i].stage];
     stage.ms += std::chrono::duration<double, std::milli>(now - from).count();
@@ -124,7 +124,7 @@ std::vector<backend::KernelTime> TimedDevice::frame_kernels() {
   std::vector<backend::KernelTime> all;
   for (size_t i = 0; i < programs_.size(); ++i) {
     if (programs_[i].name != "frame.codes x1" && programs_[i].name != "frame.step x1") continue;
-    for (const backend::KernelTime& k : inner_->time_kernels({static_cast<int32_t>(i)})) {
+    for (const backend::KernelTime& k : inner().time_kernels({static_cast<int32_t>(i)})) {
       const auto known =
           std::find_if(all.begin(), all.end(), [&](const auto& o) { return o.name == k.name; });
       if (known == all.end())
@@ -143,7 +143,7 @@ std::vector<StageTimes> TimedDevice::take_runs() { return std::exchange(runs_, {
 std::vector<LaneRun> TimedDevice::active(const Lanes& lanes) {
   const auto read = [&](const Buffer& array) {
     std::vector<int32_t> values(static_cast<size_t>(array.rows) * static_cast<size_t>(array.width));
-    if (array) inner_->read(array, std::as_writable_bytes(std::span(values)));
+    if (array) inner().read(array, std::as_writable_bytes(std::span(values)));
     return values;
   };
   const std::vector<int32_t> slots = read(lanes.slot), counts = read(lanes.count), starts = read(lanes.start);

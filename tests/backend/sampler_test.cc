@@ -55,6 +55,17 @@ struct Sampler {
   }
 };
 
+// 2^-24 of all draws: e is 0, its candidate wins whatever its probability, and alone it is no lack of any.
+TEST(Draw, AUniformOfOneWins) {
+  ASSERT_EQ(philox_uniform(philox_bits(2, 6540072, 1, {7, 0})), 1.0f);
+  for (const int top_k : {0, 1}) {
+    Sampler draw(top_k == 1 ? std::vector<float>{1, 2, 3} : std::vector<float>{9, 9, 1});
+    draw.request.settings.top_k = top_k;
+    draw.request.seed = {7, 0}, draw.request.frame = 6540072, draw.request.group = 1;
+    EXPECT_EQ(draw(), 2) << top_k;
+  }
+}
+
 /// The whole of the processing in double precision, written from the definition: probabilities of a sampled
 /// draw.
 std::vector<double> reference(const DrawRequest& r, const std::vector<float>& logits) {

@@ -9,6 +9,7 @@
 #include "backend/ops.h"
 #include "diagnose/call_outputs.h"
 #include "diagnose/each_op.h"
+#include "diagnose/forwarding_device.h"
 
 namespace skald::diagnose::test {
 
@@ -20,28 +21,16 @@ struct Fault {
   std::function<void(backend::Backend&, const backend::Buffer& view, const RowSpan& rows)> spoil;
 };
 
-/// Forwards everything; programs run op by op so that the fault shows in whole runs too.
-class FaultyDevice final : public backend::Backend {
+/// Programs run op by op so that the fault shows in whole runs too.
+class FaultyDevice final : public ForwardingDevice {
  public:
   FaultyDevice(std::unique_ptr<backend::Backend> inner, Fault fault)
-      : inner_(std::move(inner)), fault_(std::move(fault)) {}
+      : ForwardingDevice(std::move(inner)), fault_(std::move(fault)) {}
 
   std::string_view name() const override { return "faulty"; }
-  backend::Weight load(backend::WeightRole role, const backend::TensorSource& source) override {
-    return inner_->load(role, source);
-  }
-  backend::Buffer allocate(std::string_view label, backend::Dtype dtype, int64_t rows,
-                           int32_t width) override {
-    return inner_->allocate(label, dtype, rows, width);
-  }
-  void write(const backend::Buffer& to, std::span<const std::byte> bytes) override {
-    inner_->write(to, bytes);
-  }
-  void read(const backend::Buffer& from, std::span<std::byte> bytes) override { inner_->read(from, bytes); }
-  void zero(const backend::Buffer& view) override { inner_->zero(view); }
   backend::Program record(std::string_view name, const std::function<void(backend::Ops&)>& body) override {
     std::vector<RecordedCall> calls;
-    const backend::Program program = inner_->record(name, [&](backend::Ops& ops) {
+    const backend::Program program = inner().record(name, [&](backend::Ops& ops) {
       Recorder recorder(ops, calls);
       body(recorder);
     });
@@ -52,22 +41,17 @@ class FaultyDevice final : public backend::Backend {
   void run(backend::Program program) override {
     for (size_t i = 0; i < ops(program).size(); ++i) run_op(program, i);
   }
-  std::span<const backend::OpRecord> ops(backend::Program program) const override {
-    return inner_->ops(program);
-  }
   void run_op(backend::Program program, size_t index) override {
     const RecordedCall& call = programs_.at(static_cast<size_t>(program.id)).at(index);
     const bool wrong = call.kind == fault_.kind && (fault_.label.empty() || call.label == fault_.label) &&
                        fault_.output < call.outputs.size();
     const std::vector<RunningLane> lanes = wrong ? running(call.lanes) : std::vector<RunningLane>{};
-    inner_->run_op(program, index);
+    inner().run_op(program, index);
     if (!wrong) return;
     const CallOutput& output = call.outputs.at(fault_.output);
     for (const RowSpan& span : written_rows(output, call.lanes, lanes))
-      fault_.spoil(*inner_, output.view, span);
+      fault_.spoil(inner(), output.view, span);
   }
-  size_t weight_bytes() const override { return inner_->weight_bytes(); }
-  size_t buffer_bytes() const override { return inner_->buffer_bytes(); }
 
  private:
   class Recorder final : public EachOp<Recorder> {
@@ -90,7 +74,7 @@ class FaultyDevice final : public backend::Backend {
     int32_t value = 0;
     const backend::Buffer one =
         array.width == 1 ? array.row_range(i, 1) : array.row_range(0, 1).columns(i, 1);
-    inner_->read(one, std::as_writable_bytes(std::span(&value, 1)));
+    inner().read(one, std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
   std::vector<RunningLane> running(const backend::Lanes& lanes) {
@@ -105,7 +89,6 @@ class FaultyDevice final : public backend::Backend {
     return all;
   }
 
-  std::unique_ptr<backend::Backend> inner_;
   Fault fault_;
   std::vector<std::vector<RecordedCall>> programs_;
 };

@@ -61,7 +61,8 @@ TEST_P(Rounding, StaysWithinItsPromiseOnEveryTarget) {
     EXPECT_GT(r.mean_cosine(), p.mean_cosine);
     EXPECT_LT(r.waveform_difference, p.waveform);
     EXPECT_GT(r.waveform_rms, 0.01) << "there is nothing to hear";
-    EXPECT_EQ(r.worst_cosine() < 0.9999999, p.rounds) << r.worst_cosine();
+    EXPECT_EQ(r.worst_cosine() < 0.9999 || r.waveform_difference > 1e-6, p.rounds)
+        << r.worst_cosine() << ' ' << r.waveform_difference;
     // Targets that fuse give the same bits, and so do the others.
     const auto [first, fresh] = reports.emplace(fuses(target), r);
     if (fresh) continue;

@@ -31,7 +31,7 @@ def speak(args: argparse.Namespace, text: str, voice: str, seed: int, path: Path
     """Runs skald unless the file is there; -> its report."""
     report = path.with_suffix(".json")
     if not report.exists():
-        command = [args.skald, "say", "-m", args.model, "--voice", voice, "--seed", str(seed), "--json", "-q", "-o", path, *shlex.split(args.say), text]
+        command = [args.skald, "say", "-m", args.model, "--voice", voice, "--seed", str(seed), "--json", "--keep-runaway", "-q", "-o", path, *shlex.split(args.say), text]
         run = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if run.returncode not in (0, 5):  # 5: a runaway, which is a result
             raise SystemExit(f"skald ended with {run.returncode}: {run.stderr.strip()}")

@@ -1,11 +1,12 @@
 // The SIMD kernels of the CPU backend: one table of plain functions per instruction set.
 //
 // Order of operations. Each output element of a product has its own accumulator that walks the input index
-// upwards in blocks of at most kBlockInputs (kScaleInputs for int8 weights, kPairBlock for pairs of
-// integers); block sums are added in order. Sums over a row (norms, dot products) use 16 accumulators,
-// element i in accumulator i % 16, folded in halves. Neither depends on the width of a vector, the number of
-// rows or the thread. Targets with fused multiply-add (AVX2, AVX3, NEON) therefore give the same bits; SSE
-// and scalar code round the product of a multiply-add separately and agree with each other.
+// upwards in blocks of at most kBlockInputs (kScaleInputs for int8 weights and their pairs,
+// kPairBlock for other pairs of integers); block sums are added in order. Sums over a row (norms, dot
+// products) use 16 accumulators, element i in accumulator i % 16, folded in halves. Neither depends on the
+// width of a vector, the number of rows or the thread. Targets with fused multiply-add (AVX2, AVX3, NEON)
+// therefore give the same bits; SSE and scalar code round the product of a multiply-add separately and agree
+// with each other.
 #pragma once
 
 #include <cstddef>
@@ -130,8 +131,8 @@ struct Kernels {
   /// The same for pairs: quantised rows. An AMX kernel would take this place.
   void (*pair_product)(const float* const* rows, int m, const Segment* segments, int segment_count,
                        const Panels& panels, float* sums);
-  /// Quantises a row of n floats to row_words(pairs16, n) words. A block with a value that is not finite, or
-  /// above 1e18, gets a NaN scale; one whose values are all below 1e-15 counts as zero.
+  /// Quantises a row of n floats to row_words(pairs16, n) words. A block whose sum of squares is not finite
+  /// gets a NaN scale: values that are not, or are above 1e18; one of values below 1e-15 counts as zero.
   void (*quantise)(const float* x, int n, float* words);
   /// Stores columns [0, columns) of `sums` (row stride `stride`) through the epilogue. All pointers are at
   /// the first column; `residual` may be null.

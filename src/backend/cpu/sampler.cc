@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -83,8 +84,9 @@ int32_t pick(const DrawRequest& r, const float* probs) {
   for (int32_t i = 0; i < static_cast<int32_t>(r.logits.size()); ++i) {
     if (!(probs[i] > 0)) continue;
     const auto at = static_cast<uint32_t>(i);
+    // 0 - log, not -log: of 1 that is +0, and the candidate wins; over -0 it could never be drawn.
     const float e =
-        r.noise ? r.noise[i] : -std::log(philox_uniform(philox_bits(at, r.frame, r.group, r.seed)));
+        r.noise ? r.noise[i] : 0.0f - std::log(philox_uniform(philox_bits(at, r.frame, r.group, r.seed)));
     const float ratio = probs[i] / e;
     if (ratio > best_ratio) best = i, best_ratio = ratio;
   }
