@@ -11,6 +11,7 @@ usage: tools/gpu-check.sh [options]
 
   --pack FILE        programs and libraries from tools/gpu-pack, nothing is built; default: a build in build/gpu-check
   --build FOLDER     build there instead
+  --bin FOLDER       programs as they are in this folder, nothing is built
   --out FOLDER       logs (default build/gpu-check-log)
   --work FOLDER      snapshots, kept machine code, unpacked programs (default build/gpu-check-work)
   --device NAME      as for `skald --device` (default gpu)
@@ -25,18 +26,19 @@ TEXT
 
 steps=(machine waits doctor ops fixtures clones say bench compare_tiny bench_full long compare_full sanitizer)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-pack='' build=$root/build/gpu-check out=$root/build/gpu-check-log work=$root/build/gpu-check-work device=gpu libraries='' tokenizer='' sizes='0.6b 1.7b'
+pack='' build=$root/build/gpu-check bin='' out=$root/build/gpu-check-log work=$root/build/gpu-check-work device=gpu libraries='' tokenizer='' sizes='0.6b 1.7b'
 total=470 quick=no only=()
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=yes ;;
     --list) printf '%s\n' "${steps[@]}" && exit 0 ;;
     -h | --help) usage && exit 0 ;;
-    --pack | --build | --out | --work | --device | --libraries | --tokenizer | --sizes | --only | --seconds)
+    --pack | --build | --bin | --out | --work | --device | --libraries | --tokenizer | --sizes | --only | --seconds)
       [ $# -ge 2 ] || { usage >&2 && exit 2; }
       case $1 in
         --pack) pack=$2 ;;
         --build) build=$2 ;;
+        --bin) bin=$2 ;;
         --out) out=$2 ;;
         --work) work=$2 ;;
         --device) device=$2 ;;
@@ -71,7 +73,7 @@ if [ -n "$pack" ]; then
   fixtures=$work/fixtures
   cp -r "$root/tests/fixtures" "$work/" && cp -r "$work/gpu-pack/models" "$fixtures/" || exit 1
   [ -n "$tokenizer" ] || { [ -e "$work/gpu-pack/tokenizer/tokenizer.json" ] && tokenizer=$work/gpu-pack/tokenizer; }
-else
+elif [ -z "$bin" ]; then
   bin=$build/bin
   { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release &&
     cmake --build "$build" -j "$(nproc)" --target skald_program "${programs[@]:1}"; } >"$out/build.txt" 2>&1 ||

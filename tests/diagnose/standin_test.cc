@@ -2,6 +2,7 @@
 // faults.
 #include <gtest/gtest.h>
 
+#include "diagnose/bench.h"
 #include "diagnose/compare.h"
 #include "diagnose/doctor.h"
 #include "diagnose/self_test.h"
@@ -148,6 +149,26 @@ Finding one(const std::vector<Finding>& all, const std::string& id, const std::s
     if (f.id == id && f.what.find(words) != std::string::npos) return f;
   ADD_FAILURE() << id << " " << words;
   return {};
+}
+
+/// A device that works behind the host is measured in requests as they are, and program by program in others.
+TEST(StandIn, ABenchTellsLaunchesBytesAndKernels) {
+  const Standin driver(Face::cuda);
+  BenchOptions o;
+  o.model = SKALD_FIXTURES "/models/tiny-cv";
+  o.engine = engine_options(driver);
+  o.frames = 4, o.chunk = 2, o.warm_runs = 1;
+  const BenchReport r = run_bench(o);
+  EXPECT_GT(r.frame_ms, 0);
+  EXPECT_GT(r.cold_first_audio_ms, 0);
+  EXPECT_GT(r.language_model.ms.median, 0);
+  EXPECT_GT(r.language_model.bytes, 0);
+  EXPECT_GT(r.codec.launches, 0);
+  double launches = 0;  // a program counts as one stage: its mark and what reports frames are no kernels here
+  for (const backend::KernelTime& k : r.kernels) launches += k.launches;
+  EXPECT_GT(launches, 100);
+  EXPECT_GT(r.language_model.launches, launches);
+  EXPECT_LT(r.language_model.launches, launches + 10);
 }
 
 TEST(StandIn, DoctorListsDevicesCompilerAndCode) {
