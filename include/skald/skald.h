@@ -209,7 +209,7 @@ struct ModelInfo {
   int32_t sample_rate = 0, samples_per_frame = 0, groups = 0, hidden_size = 0, vocab_size = 0, codes = 0;
   bool takes_instruct = false;
   std::string device;                     ///< what it runs on, e.g. "hip:0 AMD Radeon RX 7900 XTX (gfx1100)"
-  std::vector<std::string> device_notes;  ///< why not on another one, with device "auto"
+  std::vector<std::string> device_notes;  ///< why not on another one ("auto"); threads beyond the processors
 };
 
 /// One row of the prompt table; -1 = nothing.

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <new>
+
+#include "base/to_error.h"
 
 namespace skald::capi {
 namespace {
@@ -105,17 +106,7 @@ skald_status report(const Error& error, skald_error* out) noexcept {
 }
 
 skald_status report(std::exception_ptr error, skald_error* out) noexcept {
-  try {
-    std::rethrow_exception(std::move(error));
-  } catch (const Error& e) {
-    return report(e, out);
-  } catch (const std::bad_alloc&) {
-    return write(SKALD_ERROR_OUT_OF_MEMORY, "memory ran out", out);
-  } catch (const std::exception& e) {
-    return write(SKALD_ERROR_INTERNAL, e.what(), out);
-  } catch (...) {
-    return write(SKALD_ERROR_INTERNAL, "an exception of unknown type", out);
-  }
+  return report(to_error(std::move(error)), out);
 }
 
 void require(const void* pointer, const char* name) {

@@ -64,7 +64,7 @@ struct Core {
   std::unique_ptr<backend::Backend> device;  ///< before `model`, which it outlives
   std::unique_ptr<model::Model> model;       ///< under `compute`, except for its configuration
   text::Tokenizer tokenizer;
-  std::vector<std::string> device_notes;  ///< why the device is not another one
+  std::vector<std::string> device_notes;  ///< see ModelInfo
   FairMutex compute;
   SlotPool slots;
   VoiceRegistry voices;

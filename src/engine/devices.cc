@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "backend/cpu/cpu.h"
+#include "base/pool.h"
 
 namespace skald::engine {
 namespace {
@@ -28,6 +29,11 @@ std::string spelled_target(const std::string& word) {
 OpenedDevice open_cpu(const EngineOptions& o, std::vector<std::string> notes) {
   const std::string target =
       o.device.starts_with(kCpuTarget) ? spelled_target(o.device.substr(kCpuTarget.size())) : o.cpu_target;
+  if (const ThreadLimit limit = usable_threads(); o.threads > limit.threads)
+    notes.push_back(
+        fmt::format("{} threads were asked for, but this process may use {}; more threads than "
+                    "processors only wait for each other",
+                    o.threads, limit.reason));
   return {.device = backend::make_cpu_backend(
               {.threads = o.threads, .target = target, .weights = o.weights, .compute = o.compute}),
           .cpu = true,

@@ -17,7 +17,7 @@ backend::GpuOptions gpu_options(const EngineOptions& options);
 struct OpenedDevice {
   std::unique_ptr<backend::Backend> device;
   bool cpu = false;
-  std::vector<std::string> notes;  ///< why it is not another one, with "auto"
+  std::vector<std::string> notes;  ///< why it is not another one, with "auto"; threads without processors
 };
 
 /// Makes the device that the options name. "cpu:AVX2" is the CPU with that SIMD target, whatever `cpu_target`

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "base/to_error.h"
 #include "engine/disclaimer.h"
 #include "engine/settings.h"
-#include "engine/utterance.h"
 #include "text/inspect.h"
 #include "text/languages.h"
 #include "text/sentence_marks.h"
@@ -105,8 +105,13 @@ struct LongText::Feed {
   TextSource source;  // of a text that arrives
   std::optional<text::SentenceSplitter> splitter;
   std::string unsplit;  // arrived text without a splitter
+  text::RunShortener shortener{kLongestSilentRun};
   std::string pending;  // of the piece that is being gathered
   bool ended = false;
+
+  void take(const std::string& text) {
+    splitter ? splitter->push(shortener.push(text)) : void(unsplit += text);
+  }
 
   /// The next fragment of arriving text. Nothing: the writer paused (`quiet`), or the text is over.
   std::optional<text::SentenceSplitter::Fragment> fragment(bool& quiet) {
@@ -119,7 +124,7 @@ struct LongText::Feed {
       }
       if (ended) return std::nullopt;
       const TextArrival arrival = source();
-      splitter ? splitter->push(arrival.text) : void(unsplit += arrival.text);
+      take(arrival.text);
       if (arrival.end) {
         ended = true;
         if (splitter) splitter->finish();
@@ -207,13 +212,13 @@ LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions option
   if (source) {
     feed_->source = std::move(source);
     if (options_.split) feed_->splitter.emplace(limit);
-    feed_->splitter ? feed_->splitter->push(request_.text) : void(feed_->unsplit = request_.text);
+    feed_->take(request_.text);
     return;
   }
   if (options_.split) {
-    for (const text::Piece& piece : text::split_sentences(request_.text, limit)) {
-      feed_->whole.push_back(request_.text.substr(piece.offset, piece.length));
-    }
+    const std::string text = feed_->shortener.push(request_.text);
+    for (const text::Piece& piece : text::split_sentences(text, limit))
+      feed_->whole.push_back(text.substr(piece.offset, piece.length));
   }
   if (feed_->whole.empty()) feed_->whole.push_back(request_.text);
 }
@@ -511,6 +516,10 @@ LongTextResult LongText::result() const {
   LongTextResult out = result_;
   out.total.samples = static_cast<int64_t>(joiner_.total());
   if (out.pieces.empty()) out.total.seed = *request_.seed;
+  if (const size_t count = feed_->shortener.left_out(); count > 0)
+    out.total.warnings.push_back(fmt::format(
+        "{} characters were left out: of more than {} in a row that nobody says, only the first {} are kept",
+        count, kLongestSilentRun, kLongestSilentRun));
   return out;
 }
 

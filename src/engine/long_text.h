@@ -24,6 +24,9 @@ namespace skald::engine {
 
 /// Code points of a piece by default: about 25 s of speech; less for clones, whose pace drifts sooner.
 inline constexpr int32_t kPieceLimit = 400, kPieceLimitClone = 200;
+/// Characters in a row that nobody says and that are kept where a text is cut into pieces: no cut can stand
+/// among them, since every piece needs something to speak, and a request must fit the cache.
+inline constexpr size_t kLongestSilentRun = 512;
 /// Length of the fades at internal joins.
 inline constexpr int32_t kFadeMs = 5;
 /// Added to the seed of a piece for its second try.
@@ -65,7 +68,7 @@ using TextSource = std::function<TextArrival()>;
 
 struct LongTextOptions {
   int32_t max_piece = 0;   ///< code points of a piece; 0 = default_piece_limit
-  bool split = true;       ///< false: one request, whatever its length
+  bool split = true;       ///< false: one request, whatever its length and whatever is in it
   int32_t pause_ms = 120;  ///< silence between pieces, where a sentence or paragraph ends
   bool hold_pieces =
       false;  ///< give out no sample of a piece before it is whole, so that a runaway can be tried again

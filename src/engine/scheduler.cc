@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/float_environment.h"
+#include "base/to_error.h"
 #include "engine/scheduler_job.h"
 #include "engine/streams.h"
 #include "model/talker_limits.h"

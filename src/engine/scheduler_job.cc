@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_error.h"
 #include "engine/prepare.h"
 
 namespace skald::engine {

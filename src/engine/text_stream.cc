@@ -1,5 +1,6 @@
 // A stream over text that arrives in pieces.
 #include "base/float_environment.h"
+#include "base/to_error.h"
 #include "engine/streams.h"
 #include "engine/text_feed.h"
 #include "engine/text_queue.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include "engine/make_voice.h"
@@ -414,20 +413,6 @@ SpeechResult Utterance::result() const {
   const double audio_ms = 1000.0 * static_cast<double>(r.samples) / core_->config().codec.output_sample_rate;
   r.rtf = audio_ms > 0 ? r.compute_ms / audio_ms : 0;
   return r;
-}
-
-Error to_error(std::exception_ptr error) noexcept {
-  try {
-    std::rethrow_exception(std::move(error));
-  } catch (const Error& e) {
-    return e;
-  } catch (const std::bad_alloc&) {
-    return Error(ErrorCode::out_of_memory, "memory ran out");
-  } catch (const std::exception& e) {
-    return Error(ErrorCode::internal, e.what());
-  } catch (...) {
-    return Error(ErrorCode::internal, "an exception of unknown type");
-  }
 }
 
 }  // namespace skald::engine

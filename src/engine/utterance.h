@@ -143,7 +143,4 @@ class Utterance {
   SpeechResult result_;
 };
 
-/// Any exception as the library's one type: memory exhaustion and foreign exceptions get a code.
-Error to_error(std::exception_ptr error) noexcept;
-
 }  // namespace skald::engine

@@ -152,22 +152,11 @@ std::vector<int32_t> trailing_ids(const ModelConfig& config, const PromptInput& 
 int32_t effective_language(const ModelConfig& config, const std::string& language,
                            const std::string& speaker) {
   const auto& table = config.talker.language_ids;
-  int32_t id = -1;
-  if (language != "auto") {
-    const auto found = table.find(language);
-    if (found == table.end()) {
-      std::string names;
-      for (const std::string& n : language_names(config)) names += (names.empty() ? "" : ", ") + n;
-      throw Error(ErrorCode::unknown_language,
-                  "language '" + language + "' is not one of this model's: " + names);
-    }
-    id = found->second;
-  }
   if ((language == "auto" || language == "chinese") && !speaker.empty()) {
     const auto dialect = config.talker.speaker_dialect.find(speaker);
     if (dialect != config.talker.speaker_dialect.end()) return table.at(dialect->second);
   }
-  return id;
+  return language == "auto" ? -1 : table.at(language);
 }
 
 }  // namespace skald::model

@@ -51,9 +51,8 @@ Prompt build_prompt(const ModelConfig& config, const PromptInput& input);
 /// Text ids fed one per frame after the prompt, the end token included unless it stands in the rows.
 std::vector<int32_t> trailing_ids(const ModelConfig& config, const PromptInput& input, const Prompt& prompt);
 
-/// Effective language id (specification 1.10): -1 = none. `language` is a lower-case name of the table or
-/// "auto", `speaker` a lower-case name or empty. Unknown language: Error(unknown_language) that lists the
-/// names.
+/// Effective language id (specification 1.10): -1 = none. `language` is "auto" or a name of the model's
+/// table, which engine::find_language makes of what a caller wrote; `speaker` is a lower-case name or empty.
 int32_t effective_language(const ModelConfig& config, const std::string& language,
                            const std::string& speaker);
 

@@ -120,6 +120,22 @@ bool is_spoken(char32_t code_point) noexcept {
   }
 }
 
+std::string RunShortener::push(std::string_view utf8) {
+  const size_t valid = scan_utf8(utf8).valid;
+  std::string out;
+  out.reserve(utf8.size());
+  for (size_t at = 0; at < valid;) {
+    const CodePoint c = code_point_at(utf8, at);
+    run_ = is_spoken(c.value) ? 0 : run_ + 1;
+    if (run_ <= most_)
+      out += utf8.substr(at, c.length);
+    else
+      ++left_out_;
+    at += c.length;
+  }
+  return out += utf8.substr(valid);
+}
+
 bool anything_to_speak(std::string_view utf8) noexcept {
   for (size_t pos = 0; pos < utf8.size();) {
     const CodePoint cp = code_point_at(utf8, pos);

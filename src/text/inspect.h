@@ -31,6 +31,18 @@ struct InvisibleCount {
 /// fillers. Valid UTF-8.
 std::vector<InvisibleCount> invisible_code_points(std::string_view utf8);
 
+/// Shortens runs of characters that nobody says: of more than `most` in a row the rest is left out. For text
+/// that arrives in pieces; bytes that are no valid UTF-8 pass as they are.
+class RunShortener {
+ public:
+  explicit RunShortener(size_t most) : most_(most) {}
+  std::string push(std::string_view utf8);
+  size_t left_out() const noexcept { return left_out_; }  ///< code points so far
+
+ private:
+  size_t most_, run_ = 0, left_out_ = 0;
+};
+
 /// The clean-up option. Removes soft hyphens, zero-width spaces and no-break marks, direction marks, byte
 /// order marks and control characters; odd spaces become U+0020 and odd line ends (U+0085, U+2028, U+2029,
 /// FF, VT) LF. Joiners (U+200C, U+200D) stay next to Arabic, Indic and other joining scripts and to emoji and

@@ -188,6 +188,21 @@ void TextDecoder::detect(bool at_end) {
   encoding_ = Encoding::utf8;
 }
 
+/// Text of two or four bytes a character without its mark is valid UTF-8 as long as it is English; the zero
+/// bytes between its letters tell.
+void TextDecoder::refuse_wide(std::string_view bytes, size_t base) {
+  for (size_t i = bytes.find('\0'); i != std::string_view::npos; i = bytes.find('\0', i + 1)) {
+    const size_t at = base + i;
+    if (last_zero_ && at - *last_zero_ == 2)
+      throw Error(
+          ErrorCode::invalid_text,
+          fmt::format("the text looks like UTF-16 or UTF-32 without a byte order mark: zero bytes between "
+                      "letters up to byte offset {}; save it as UTF-8, or with a mark",
+                      at));
+    last_zero_ = at;
+  }
+}
+
 std::string TextDecoder::take(bool at_end) {
   if (encoding_ == Encoding::unknown) detect(at_end);
   std::string out;
@@ -196,6 +211,7 @@ std::string TextDecoder::take(bool at_end) {
     case Encoding::unknown: break;
     case Encoding::utf8: {
       const Utf8Scan scan = scan_utf8(pending_);
+      refuse_wide(std::string_view(pending_).substr(0, scan.valid), consumed_);
       const bool broken = scan.valid < pending_.size() && (at_end || !scan.incomplete);
       if (broken) fail_utf8(consumed_ + scan.valid, byte_at(pending_, scan.valid));
       taken = scan.valid;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,8 @@ std::u32string to_utf32(std::string_view utf8);
 
 /// A whole text as read from a file or pipe, as UTF-8 without byte order mark. A UTF-8 mark is dropped;
 /// UTF-16 and UTF-32 in either byte order are recoded when their mark is present (FF FE 00 00 is UTF-32LE).
-/// Everything else must be valid UTF-8. Throws Error(invalid_text) with the byte offset of the first bad
-/// unit.
+/// Everything else must be valid UTF-8, and not look like UTF-16 without its mark: zero bytes at every other
+/// place. Throws Error(invalid_text) with the byte offset of the first bad unit.
 std::string decode_text(std::string_view bytes);
 
 /// The same for bytes that arrive in pieces; the pieces may end anywhere, also inside a code point or the
@@ -62,10 +63,12 @@ class TextDecoder {
   enum class Encoding { unknown, utf8, utf16le, utf16be, utf32le, utf32be };
   void detect(bool at_end);
   std::string take(bool at_end);
+  void refuse_wide(std::string_view bytes, size_t base);
 
   Encoding encoding_ = Encoding::unknown;
   std::string pending_;  // bytes not yet decoded
   size_t consumed_ = 0;  // bytes decoded so far, so the offset of pending_[0]
+  std::optional<size_t> last_zero_;
 };
 
 }  // namespace skald::text

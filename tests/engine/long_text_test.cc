@@ -487,6 +487,35 @@ TEST(LongText, BlankTextIsRefusedInEveryForm) {
   }
 }
 
+TEST(LongText, ARunThatNobodySaysDoesNotFillTheRequest) {
+  const std::string dashes(10'000, '-'), kept(kLongestSilentRun, '-');
+  const SpeechRequest asked = request("First words.\n" + dashes + "\nSecond words.");
+  const std::string expected = "First words.\n" + kept.substr(2) + "Second words.";  // '.', LF count
+  const auto run = [](LongText& text, FakeEngine& engine) {
+    const LongTextResult result = speak(text).result;
+    std::string all;
+    for (const SpeechRequest& r : engine.requests) all += r.text;
+    EXPECT_THAT(result.total.warnings, ElementsAre(HasSubstr("9491 characters were left out")));
+    return all;
+  };
+  FakeEngine whole, arriving, unsplit;
+  LongText at_once(whole, asked, {});
+  EXPECT_EQ(run(at_once, whole), expected);
+  SpeechRequest empty = asked;
+  empty.text.clear();
+  size_t given = 0;
+  LongText in_pieces(arriving, empty, {}, [&]() -> TextArrival {
+    const size_t from = std::exchange(given, std::min(given + 700, asked.text.size()));
+    return {asked.text.substr(from, given - from), given == asked.text.size(), false};
+  });
+  EXPECT_EQ(run(in_pieces, arriving), expected);
+  LongTextOptions one;
+  one.split = false;
+  LongText as_it_is(unsplit, asked, one);
+  EXPECT_TRUE(speak(as_it_is).result.total.warnings.empty());
+  EXPECT_EQ(unsplit.requests.at(0).text, asked.text);
+}
+
 TEST(LongText, WarningsAreFoldedOverThePieces) {
   struct Warner : FakeEngine {};
   FakeEngine engine;

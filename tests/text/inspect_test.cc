@@ -37,6 +37,21 @@ TEST(Inspect, InvisibleCharactersAreCounted) {
   EXPECT_TRUE(invisible_code_points("Plain text.\r\n\tNext é 中").empty());
 }
 
+TEST(Inspect, RunsThatNobodySaysAreShortened) {
+  const auto shortened = [](const std::vector<std::string>& pieces, size_t most) {
+    RunShortener shortener(most);
+    std::string out;
+    for (const std::string& piece : pieces) out += shortener.push(piece);
+    return std::pair(out, shortener.left_out());
+  };
+  using Result = std::pair<std::string, size_t>;
+  EXPECT_EQ(shortened({"a---b"}, 3), Result("a---b", 0));
+  EXPECT_EQ(shortened({"a----b----"}, 3), Result("a---b---", 2));
+  EXPECT_EQ(shortened({"a--", "", "--", "b"}, 3), Result("a---b", 1)) << "however it arrives";
+  EXPECT_EQ(shortened({"a 😀 - 😀b"}, 3), Result("a 😀 b", 3)) << "whole code points";
+  EXPECT_EQ(shortened({"\xff----"}, 3), Result("\xff----", 0)) << "for the next in line to refuse";
+}
+
 TEST(Inspect, CleanUpRemovesWhatSpoilsWords) {
   EXPECT_EQ(clean_invisible("pre\u00adrequi\u00adsite"), "prerequisite");
   EXPECT_EQ(clean_invisible("12:00\u202fAM"), "12:00 AM");

@@ -1,6 +1,8 @@
 // Validation, recoding by byte order mark, piecewise decoding.
 #include "text/utf8.h"
 
+#include <gmock/gmock.h>
+
 #include "text_fixture.h"
 
 namespace skald::text {
@@ -37,6 +39,17 @@ TEST(Utf8, ByteOrderMarks) {
   EXPECT_EQ(decode_text("\xFF\xFE"), "");
   EXPECT_EQ(decode_text(""), "");
   EXPECT_EQ(decode_text("a\0b"sv), "a\0b"sv);
+}
+
+TEST(Utf8, WideEncodingsWithoutTheirMarkAreNoUtf8) {
+  EXPECT_EQ(offset_of("h\0i\0"sv), "3");
+  EXPECT_EQ(offset_of("\0h\0i"sv), "2");
+  EXPECT_EQ(offset_of("h\0\0\0i\0\0\0"sv), "5");
+  EXPECT_EQ(offset_of("H\0e\0\xE9\0"sv), "3") << "before the byte that is none of UTF-8";
+  EXPECT_THAT(expect_error([] { decode_text("h\0i\0"sv); }).what(),
+              ::testing::HasSubstr("without a byte order mark"));
+  for (const std::string_view good : {"a\0b"sv, "a\0\0b"sv, "ab\0cde\0fghi"sv, "\0"sv})
+    EXPECT_EQ(decode_text(good), good);
 }
 
 TEST(Utf8, DamagedWideEncodings) {
