@@ -27,11 +27,16 @@ fail() {
   exit 1
 }
 
+usage_error() {
+  printf 'quickstart: %s\n' "$*" >&2
+  exit 2
+}
+
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
     -o | --output | -m | --model)
-      [ $# -ge 2 ] || fail "$1 needs a value"
+      [ $# -ge 2 ] || usage_error "$1 needs a value"
       case $1 in -o | --output) out=$2 ;; *) model=$2 ;; esac
       shift ;;
     --model=*) model=${1#--model=} ;;
@@ -40,7 +45,7 @@ while [ $# -gt 0 ]; do
       if [ $have_text = yes ]; then
         options+=("$1")
       elif [ "${1#-}" != "$1" ]; then
-        fail "the text comes first, then the options: ./quickstart.sh \"Some text\" $1 ..."
+        usage_error "the text comes first, then the options: ./quickstart.sh \"Some text\" $1 ..."
       else
         text=$1 have_text=yes
       fi ;;
@@ -48,6 +53,26 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ $have_text = yes ] || { usage >&2 && exit 2; }
+
+# The options of `skald say` by their names, before minutes go into a build; what their values must be, skald says.
+check_options() {
+  local sources=("$root"/src/cli/{say,request,output,voice}_options.cc) known flags word name value_of=''
+  known=$(grep -oh '"--[a-z-]*' "${sources[@]}" | tr -d '"')
+  flags=$(grep -oh 'add_flag("--[a-z-]*' "${sources[@]}" | sed 's/.*"//')
+  for word in ${options[@]+"${options[@]}"}; do
+    if [ -n "$value_of" ]; then value_of='' && continue; fi
+    case $word in
+      -f | -q) name=$([ "$word" = -f ] && echo --file || echo --quiet) ;;
+      --?*) name=${word%%=*} ;;
+      -*) usage_error "'$word' is no option of \`skald say\`; text goes first, in quotes" ;;
+      *) usage_error "'$word' is one word too many; put the text in quotes" ;;
+    esac
+    grep -qxF -e "$name" <<<"$known" || usage_error "'$name' is no option of \`skald say\`; docs/cli.md has them"
+    if [ "$word" = "${word%%=*}" ] && ! grep -qxF -e "$name" <<<"$flags"; then value_of=$word; fi
+  done
+  [ -z "$value_of" ] || usage_error "$value_of needs a value"
+}
+check_options
 
 # Words for the reader; standard output belongs to the audio with `-o -`.
 if [ "$out" = - ]; then exec 3>&2; else exec 3>&1; fi

@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -163,6 +164,30 @@ std::optional<std::string> text_operand(const Arguments& arguments, const std::s
   if (!file.empty()) throw UsageError("the text was given twice: as an argument and with -f");
   const std::string& text = arguments.operands[0];
   return text == "-" && !arguments.after_mark ? std::nullopt : std::optional(text);
+}
+
+std::string with_option_names(const std::string& sentence, const CLI::App& command) {
+  const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  std::string out;
+  char quote = 0;
+  for (size_t at = 0; at < sentence.size();) {
+    size_t end = at;
+    while (end < sentence.size() && in_name(sentence[end])) ++end;
+    std::string word = sentence.substr(at, std::max<size_t>(end - at, 1));
+    at += word.size();
+    // An apostrophe between letters opens no quotation.
+    const bool mark =
+        word == "\"" || (word == "'" && (quote == '\'' || out.empty() ||
+                                         !std::isalnum(static_cast<unsigned char>(out.back()))));
+    if (mark && (quote == 0 || quote == word[0])) quote = quote == 0 ? word[0] : 0;
+    if (quote == 0 && word.find('_') != std::string::npos) {
+      std::string option = word;
+      std::replace(option.begin(), option.end(), '_', '-');
+      if (find_option(command, Dashes::two, option) != nullptr) word = "--" + option;
+    }
+    out += word;
+  }
+  return out;
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {

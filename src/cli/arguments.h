@@ -40,6 +40,11 @@ Arguments take_apart(CLI::App& program, const std::vector<std::string>& argument
 /// if there are several operands, or one beside `file`.
 std::optional<std::string> text_operand(const Arguments& arguments, const std::string& file);
 
+/// The library names the fields of its requests (`max_frames`); whoever typed the command knows options.
+/// Every such name with a '_' that is an option of the command with '-' is written as that option. What
+/// stands in quotes stays as it is.
+std::string with_option_names(const std::string& sentence, const CLI::App& command);
+
 /// The candidate that is a plausible misspelling of `word`, or an empty string.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 

@@ -1,6 +1,4 @@
 // skald codec: codes to samples and samples to codes, of any length in bounded memory.
-#include <unistd.h>
-
 #include <atomic>
 
 #include <fmt/format.h>
@@ -10,12 +8,12 @@
 #include "audio/clip_check.h"
 #include "audio/decode.h"
 #include "audio/npy.h"
-#include "audio/output_file.h"
 #include "audio/resample.h"
 #include "cli/audio_writer.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/option_types.h"
+#include "cli/output_options.h"
 #include "cli/request_options.h"
 
 namespace skald::cli {
@@ -39,41 +37,27 @@ class StopScope {
   std::atomic<bool> stopped_ = false;
 };
 
-std::unique_ptr<audio::OutputFile> open_output(const std::string& path, Session& session) {
-  if (path.empty()) throw UsageError("no output: give -o FILE, or -o - for standard output");
-  if (path == "-" && ::isatty(STDOUT_FILENO)) throw UsageError("standard output is a terminal: give -o FILE");
-  session.json_to_stderr = path == "-";
-  auto output = path == "-" ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
-                            : audio::OutputFile::open(path);
-  session.signals.remove_at_exit(output->temporary());
-  return output;
-}
-
 class CodecDecode : public Command {
  public:
   explicit CodecDecode(CLI::App& codec) : app_(codec.add_subcommand("decode", "Turn codes into audio")) {
     app_->add_option("CODES", codes_, "Codes as .npy, [frames, 16] of any integer type")->type_name("");
     add_engine_options(*app_, o_);
     add_choice(*app_, "--decode", mode_, DecodeMode::stream, {"stream", "whole", "official"},
-               "official = chunks of 300 frames with 25 of context (default stream)", "Output");
-    add_name(*app_, "--output,-o", "FILE", out_, "WAV file to write; - is standard output", "Output");
-    app_->add_flag("--raw", raw_, "No WAV header: s16le (f32le with --float)")->group("Output");
-    app_->add_flag("--float", floats_, "32-bit float samples instead of 16-bit PCM")->group("Output");
-    app_->add_flag("--json", json_, "Result object on standard output (standard error with -o -)")
-        ->group("Output");
+               "official = chunks of 300 frames with 25 of context (default stream)", kOutputGroup);
+    add_audio_output_options(*app_, output_);
   }
   const CLI::App* app() const override { return app_; }
 
   int run(Session& session, const Arguments& arguments) override {
     complete(o_);
     if (arguments.operands.size() != 1) throw UsageError("codec decode takes one file of codes");
-    if (raw_ && out_.empty()) out_ = "-";
-    session.json = json_;
-    auto output = open_output(out_, session);
-    const auto engine = Engine::open(o_.model, o_.engine);
+    complete(output_, session);
+    auto output = open_output(output_, session);
+    const auto engine = open_engine(o_, session.log);
     const ModelInfo& info = engine->info();
     const std::vector<int32_t> codes = load_codes(arguments.operands[0], info.groups);
-    AudioWriter writer(std::move(output), floats_ ? audio::SampleFormat::f32 : audio::SampleFormat::s16, raw_,
+    AudioWriter writer(std::move(output),
+                       output_.floats ? audio::SampleFormat::f32 : audio::SampleFormat::s16, output_.raw,
                        static_cast<uint32_t>(info.sample_rate));
     const StopScope stop(session.signals);
     size_t count = 0;
@@ -84,21 +68,20 @@ class CodecDecode : public Command {
     });
     writer.finish();
     session.signals.remove_at_exit({});
-    if (json_) {
+    if (output_.json)
       print_json(session, {{"frames", codes.size() / static_cast<size_t>(info.groups)},
                            {"samples", count},
                            {"sample_rate", info.sample_rate},
-                           {"output", out_}});
-    }
+                           {"output", output_.out}});
     return kOk;
   }
 
  private:
   CLI::App* app_;
   RequestOptions o_;
+  OutputOptions output_;
   DecodeMode mode_ = DecodeMode::stream;
-  std::string codes_, out_;
-  bool raw_ = false, floats_ = false, json_ = false;
+  std::string codes_;
 };
 
 /// A file of any rate and number of channels as 24 kHz mono, piece by piece.
@@ -149,25 +132,22 @@ class CodecEncode : public Command {
                      "WAV, FLAC, MP3, Ogg Vorbis or Opus, any rate and channels; - is standard input")
         ->type_name("");
     add_engine_options(*app_, o_);
-    add_name(*app_, "--output,-o", "FILE.npy", out_, "Codes [frames, 16] as int16; - is standard output",
-             "Output");
-    app_->add_flag("--json", json_, "Result object on standard output (standard error with -o -)")
-        ->group("Output");
+    add_output_options(*app_, output_, "FILE.npy", "Codes [frames, 16] as int16");
   }
   const CLI::App* app() const override { return app_; }
 
   int run(Session& session, const Arguments& arguments) override {
     complete(o_);
     if (arguments.operands.size() != 1) throw UsageError("codec encode takes one audio file");
-    session.json = json_;
-    const auto output = open_output(out_, session);
+    complete(output_, session);
+    const auto output = open_output(output_, session);
     const auto reader = audio::AudioReader::open(arguments.operands[0], {.bytes = 0});
     if (reader->sample_rate() < audio::kLeastRate || reader->sample_rate() > audio::kMostRate)
       throw Error(
           ErrorCode::audio_invalid,
           fmt::format("'{}' has a sample rate of {} Hz, but it must be within {}..{}", arguments.operands[0],
                       reader->sample_rate(), audio::kLeastRate, audio::kMostRate));
-    const auto engine = Engine::open(o_.model, o_.engine);
+    const auto engine = open_engine(o_, session.log);
     const ModelInfo& info = engine->info();
     MonoSource source(*reader, info.sample_rate);
     const StopScope stop(session.signals);
@@ -183,20 +163,20 @@ class CodecEncode : public Command {
     output->write(audio::npy_of_codes(codes, static_cast<size_t>(info.groups)));
     output->commit();
     session.signals.remove_at_exit({});
-    if (json_)
+    if (output_.json)
       print_json(session, {{"frames", codes.size() / static_cast<size_t>(info.groups)},
                            {"sample_rate", reader->sample_rate()},
                            {"channels", reader->channels()},
                            {"samples", source.frames()},
-                           {"output", out_}});
+                           {"output", output_.out}});
     return kOk;
   }
 
  private:
   CLI::App* app_;
   RequestOptions o_;
-  std::string clip_, out_;
-  bool json_ = false;
+  OutputOptions output_;
+  std::string clip_;
 };
 
 }  // namespace

@@ -16,9 +16,15 @@ namespace skald::cli {
 struct Session {
   Log& log;
   Signals& signals;
-  bool json = false;            ///< errors are also reported as an object
-  bool json_to_stderr = false;  ///< standard output carries audio
-  bool json_printed = false;    ///< the object, with the error in it, was printed already
+  bool json = false;                  ///< errors are also reported as an object
+  bool json_to_stderr = false;        ///< standard output carries audio
+  bool json_printed = false;          ///< the object, with the error in it, was printed already
+  const CLI::App* command = nullptr;  ///< the one that runs
+
+  /// A sentence of the library in the words of the command line, see with_option_names.
+  std::string words(const std::string& sentence) const {
+    return command != nullptr ? with_option_names(sentence, *command) : sentence;
+  }
 };
 
 /// One subcommand. Its constructor function adds its options to the program; run() is called after parsing.
@@ -58,6 +64,6 @@ void print(const std::string& text);
 /// One line of JSON on standard output (or standard error, see Session). Bad UTF-8 becomes U+FFFD.
 void print_json(Session& session, const nlohmann::ordered_json& object);
 /// The "error" member of a result object.
-nlohmann::ordered_json error_json(const Error& error);
+nlohmann::ordered_json error_json(const Session& session, const Error& error);
 
 }  // namespace skald::cli

@@ -108,7 +108,7 @@ class Compare : public Command {
     if (json_) {
       nlohmann::ordered_json object = diagnose::to_json(report);
       object["build"] = build_text();
-      if (report.error) object["error"] = error_json(*report.error);
+      if (report.error) object["error"] = error_json(session, *report.error);
       print_json(session, object);
       session.json_printed = true;
     }

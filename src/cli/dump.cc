@@ -97,13 +97,14 @@ Recorder::Recorder(const Engine& engine, fs::path dir, Diagnosis base)
     : engine_(engine), dir_(std::move(dir)), base_(std::move(base)) {}
 Recorder::~Recorder() = default;
 
-const Diagnosis* Recorder::begin(int32_t piece, int32_t attempt, const SpeechRequest& request) {
+const Diagnosis* Recorder::try_begin(int32_t piece, int32_t attempt, const SpeechRequest& request) {
   diagnosis_ = piece < 0 ? Diagnosis{} : base_;  // recorded numbers are those of the text
   if (dir_.empty()) return &diagnosis_;
   request_ = request;
   attempt_ = attempt;
   folder_ = dir_ / (piece < 0 ? std::string("disclaimer") : fmt::format("piece-{:03}", piece));
   std::error_code error;
+  made_dir_ |= !fs::exists(dir_, error);
   fs::create_directories(folder_, error);
   if (error)
     throw Error(ErrorCode::io, fmt::format("cannot create '{}': {}", folder_.string(), error.message()));
@@ -112,6 +113,7 @@ const Diagnosis* Recorder::begin(int32_t piece, int32_t attempt, const SpeechReq
     fs::remove(folder_ / "probs.npy", error);
     fs::remove(folder_ / "predictor_probs.npy", error);
   }
+  files_.reset();  // a first try writes its last bytes before the files are made anew
   files_ = std::make_unique<Files>(folder_, engine_.info(), diagnosis_.want_probs);
   Files* const files = files_.get();
   diagnosis_.on_step = [files](const StepView& view) { files->step(view); };
@@ -124,8 +126,7 @@ const Diagnosis* Recorder::begin(int32_t piece, int32_t attempt, const SpeechReq
   return &diagnosis_;
 }
 
-void Recorder::end(const engine::PieceReport& report, const std::vector<int32_t>&) {
-  if (dir_.empty()) return;
+void Recorder::try_end(const engine::PieceReport& report) {
   close();
   request_.text = report.text;
   NpyWriter ids(folder_ / "ids.npy", NpyType::i4, {});
@@ -136,6 +137,45 @@ void Recorder::end(const engine::PieceReport& report, const std::vector<int32_t>
 
 void Recorder::close() {
   if (files_) files_->close();
+}
+
+void Recorder::abandon() {
+  try {
+    close();
+  } catch (const Error&) {
+    discard();
+  }
+}
+
+/// Half a file would read as a whole one of fewer rows.
+void Recorder::discard() noexcept {
+  files_.reset();
+  if (folder_.empty()) return;
+  std::error_code unused;
+  for (const char* name : {"ids.npy", "prompt_rows.npy", "codes.npy", "hidden.npy", "logits.npy",
+                           "predictor_logits.npy", "probs.npy", "predictor_probs.npy", "request.json"})
+    fs::remove(folder_ / name, unused);
+  fs::remove(folder_, unused);  // where nothing else is in it
+  if (made_dir_) fs::remove(dir_, unused);
+}
+
+const Diagnosis* Recorder::begin(int32_t piece, int32_t attempt, const SpeechRequest& request) {
+  try {
+    return try_begin(piece, attempt, request);
+  } catch (const Error&) {
+    discard();
+    throw;
+  }
+}
+
+void Recorder::end(const engine::PieceReport& report, const std::vector<int32_t>&) {
+  if (dir_.empty()) return;
+  try {
+    try_end(report);
+  } catch (const Error&) {
+    discard();
+    throw;
+  }
 }
 
 void Recorder::write_request(const engine::PieceReport* report) {

@@ -22,8 +22,8 @@ void print_json(Session& session, const nlohmann::ordered_json& object) {
   session.json_printed = true;
 }
 
-nlohmann::ordered_json error_json(const Error& error) {
-  return {{"code", error_code_name(error.code())}, {"message", error.what()}};
+nlohmann::ordered_json error_json(const Session& session, const Error& error) {
+  return {{"code", error_code_name(error.code())}, {"message", session.words(error.what())}};
 }
 
 }  // namespace skald::cli

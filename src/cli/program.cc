@@ -5,20 +5,26 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
-#include <new>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "audio/output_file.h"
+#include "base/to_error.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 
 namespace skald::cli {
 namespace {
+
+std::string needs_a_command(const CLI::App& group) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : group.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return fmt::format("skald {0} needs a command: {1}; try skald {0} --help", group.get_name(),
+                     fmt::join(names, ", "));
+}
 
 /// The option table of the whole program.
 class Program {
@@ -48,6 +54,7 @@ class Program {
 
   int run(Session& session, const std::vector<std::string>& words) {
     const Arguments arguments = take_apart(app_, words);
+    session.command = arguments.command;
     std::vector<std::string> reversed(arguments.options.rbegin(), arguments.options.rend());
     try {
       app_.parse(reversed);
@@ -58,6 +65,8 @@ class Program {
       }
       print(arguments.command->help(parents));
       return kOk;
+    } catch (const CLI::RequiredError&) {  // no option is: a command of commands stood alone
+      throw UsageError(needs_a_command(*arguments.command));
     } catch (const CLI::ParseError& error) {
       throw UsageError(
           fmt::format("{}{}", error.what(), arguments.command == &app_ ? "; try skald --help" : ""));
@@ -79,49 +88,32 @@ class Program {
 };
 
 int report(Session& session, const Error& error, int status) {
-  session.log.error(fmt::format("{} [{}]", error.what(), error_code_name(error.code())));
+  session.log.error(fmt::format("{} [{}]", session.words(error.what()), error_code_name(error.code())));
   if (session.json && !session.json_printed) {
     try {
-      print_json(session, {{"error", error_json(error)}});
+      print_json(session, {{"error", error_json(session, error)}});
     } catch (const Error&) {  // the first error is the one to report
     }
   }
   return status;
 }
 
-/// The standard library reports a thread that cannot be started in this way.
-Error no_thread(const std::system_error& error) {
-  return Error(ErrorCode::device,
-               fmt::format("cannot start a thread ({}); raise the limits on memory and processes",
-                           error.code().message()));
-}
-
 int run_guarded(Session& session, const std::vector<std::string>& arguments) {
+  Program program;  // outlives its errors: they are told in the words of its options
   try {
-    return Program().run(session, arguments);
+    return program.run(session, arguments);
   } catch (const audio::ClosedPipe&) {
     return kClosedPipe;  // whoever read the output has seen enough
   } catch (const UsageError& error) {
     session.json = false;
     return report(session, error, kUsage);
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
     if (error.code() == ErrorCode::cancelled && session.signals.received() != 0) {
       session.log.note("interrupted");
       return 128 + session.signals.received();
     }
     return report(session, error, exit_status(error.code()));
-  } catch (const std::bad_alloc&) {
-    return report(session, Error(ErrorCode::out_of_memory, "not enough memory"),
-                  exit_status(ErrorCode::out_of_memory));
-  } catch (const std::filesystem::filesystem_error& error) {
-    return report(session,
-                  Error(ErrorCode::io,
-                        fmt::format("cannot use '{}': {}", error.path1().string(), error.code().message())),
-                  exit_status(ErrorCode::io));
-  } catch (const std::system_error& error) {
-    return report(session, no_thread(error), exit_status(ErrorCode::device));
-  } catch (const std::exception& error) {
-    return report(session, Error(ErrorCode::internal, error.what()), kFailure);
   }
 }
 
@@ -141,10 +133,8 @@ int run_program(const std::vector<std::string>& arguments) {
     Log log(STDERR_FILENO);
     Session session{log, signals};
     return run_guarded(session, arguments);
-  } catch (const Error& error) {
-    return report_start(error);
-  } catch (const std::system_error& error) {
-    return report_start(no_thread(error));
+  } catch (...) {
+    return report_start(to_error(std::current_exception()));
   }
 }
 

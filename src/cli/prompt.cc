@@ -68,8 +68,8 @@ class PromptCommand : public Command {
                        : read_text_file(o_.file);
     if (o_.clean_text) request.text = text::clean_invisible(request.text);
     load_reference(o_, session.log);
-    const PromptInfo prompt = Engine::open(o_.model, o_.engine)->prompt(request);
-    for (const std::string& warning : prompt.warnings) session.log.warning(warning);
+    const PromptInfo prompt = open_engine(o_, session.log)->prompt(request);
+    for (const std::string& warning : prompt.warnings) session.log.warning(session.words(warning));
     o_.json ? print_json(session, to_json(prompt)) : print(to_table(prompt));
     return kOk;
   }

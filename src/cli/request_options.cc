@@ -172,6 +172,16 @@ void complete(RequestOptions& o) {
   complete_gpu(o.engine);
 }
 
+std::unique_ptr<Engine> open_engine(const std::string& model, const EngineOptions& options, Log& log) {
+  auto engine = Engine::open(model, options);
+  for (const std::string& note : engine->info().device_notes) log.warning(note);
+  return engine;
+}
+
+std::unique_ptr<Engine> open_engine(const RequestOptions& o, Log& log) {
+  return open_engine(o.model, o.engine, log);
+}
+
 std::vector<int32_t> load_codes(const std::string& path, int32_t groups) {
   const audio::NpyArray array = audio::read_npy(path);
   if (array.shape.size() != 2 || array.shape[1] != static_cast<uint64_t>(groups)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,11 @@ void add_engine_options(CLI::App& app, RequestOptions& options);
 void add_request_options(CLI::App& app, RequestOptions& options);
 /// Adds sampling, limits and seed.
 void add_sampling_options(CLI::App& app, RequestOptions& options);
+
+/// Opens the model, and warns of what there is to say about its device. The log must outlive the engine.
+std::unique_ptr<Engine> open_engine(const RequestOptions& options, Log& log);
+/// The same with another model.
+std::unique_ptr<Engine> open_engine(const std::string& model, const EngineOptions& options, Log& log);
 
 /// After parsing: reads the environment for what was not given. Throws UsageError without a model.
 void complete(RequestOptions& options);

@@ -54,6 +54,18 @@ std::vector<std::string> stored_voices(const SayOptions& o, Session& session) {
   return names;
 }
 
+std::string why_no_voice(const model::ModelConfig& config, const SayOptions& o) {
+  switch (config.type) {
+    case model::ModelType::voice_design:
+      return "a VoiceDesign model has no list of voices: --instruct describes the voice to speak with";
+    case model::ModelType::base:
+      return fmt::format("no voice for this model is stored in '{}'; skald voice add makes one",
+                         open_store(o.store).path().string());
+    case model::ModelType::custom_voice: break;
+  }
+  return "this model's speaker table (spk_id in config.json) is empty, so it has no voices";
+}
+
 /// Prints names from the configuration alone, without loading the weights.
 int list_names(const SayOptions& o, Session& session) {
   const model::ModelConfig config = model::load_config(o.model);
@@ -74,6 +86,7 @@ int list_names(const SayOptions& o, Session& session) {
       object["languages"].push_back({{"name", name}, {"code", code}});
     }
   }
+  if (o.list_voices && object["voices"].empty()) session.log.note(why_no_voice(config, o));
   o.json ? print_json(session, object) : print(lines);
   return kOk;
 }
@@ -104,11 +117,10 @@ class SayRun {
 
   int run(std::optional<std::string> operand) {
     open_text(std::move(operand));
-    open_output();
+    if (!o_.out.empty()) output_ = open_output(o_, session_);
     load_reference(o_, session_.log);
     check_gpus_first(session_, o_.engine);
-    engine_ = Engine::open(o_.model, o_.engine);
-    for (const std::string& note : engine_->info().device_notes) session_.log.warning(note);
+    engine_ = open_engine(o_, session_.log);
     const StatusScope asked(session_, *engine_);
     start();
     const CancelScope scope(session_.signals, [this] { cancel(); });
@@ -157,13 +169,6 @@ class SayRun {
       throw Error(ErrorCode::nothing_to_speak,
                   "the text holds no letter and no digit, so there is nothing to speak");
     }
-  }
-
-  void open_output() {
-    if (o_.out.empty()) return;
-    output_ = o_.to_stdout() ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
-                             : audio::OutputFile::open(o_.out);
-    session_.signals.remove_at_exit(output_->temporary());
   }
 
   void start() {
@@ -226,7 +231,7 @@ class SayRun {
 
   /// After an error: closes what can be closed and reports what there is.
   void fail(const Error& error) {
-    recorder_->close();
+    recorder_->abandon();
     const bool keep = error.code() == ErrorCode::runaway && o_.keep_runaway && writer_;
     if (keep) {
       writer_->write(text_->salvage());
@@ -241,7 +246,7 @@ class SayRun {
 
   void report(const Error* error) {
     const engine::LongTextResult result = text_->result();
-    for (const std::string& warning : result.total.warnings) session_.log.warning(warning);
+    for (const std::string& warning : result.total.warnings) session_.log.warning(session_.words(warning));
     if (o_.json) print_json(session_, result_json(result, error));
     if (error != nullptr) return;
     const SpeechResult& t = result.total;
@@ -266,7 +271,7 @@ class SayRun {
               {"text_tokens", t.text_tokens},
               {"frame_bound", t.frame_bound},
               {"instruct_ignored", t.instruct_ignored},
-              {"warnings", t.warnings},
+              {"warnings", in_words(t.warnings)},
               {"output", o_.out}};
     Json pieces = Json::array();
     for (const engine::PieceReport& piece : result.pieces) {
@@ -281,8 +286,13 @@ class SayRun {
                         {"text_tokens", piece.result.text_tokens}});
     }
     json["pieces"] = std::move(pieces);
-    if (error != nullptr) json["error"] = error_json(*error);
+    if (error != nullptr) json["error"] = error_json(session_, *error);
     return json;
+  }
+
+  std::vector<std::string> in_words(std::vector<std::string> sentences) const {
+    for (std::string& sentence : sentences) sentence = session_.words(sentence);
+    return sentences;
   }
 
   SayOptions& o_;
@@ -313,18 +323,11 @@ class Say : public Command {
       return list_names(o_, session);
     }
     const std::optional<std::string> operand = text_operand(arguments, o_.file);
-    if (o_.raw && o_.out.empty()) o_.out = "-";
-    if (o_.out.empty() && o_.dump.empty())
-      throw UsageError("no output: give -o FILE, or -o - for standard output");
-    if (o_.to_stdout() && ::isatty(STDOUT_FILENO)) {
-      throw UsageError("standard output is a terminal: redirect it, or give -o FILE");
-    }
+    complete(o_, session, !o_.dump.empty());
     if (!operand && o_.file.empty() && ::isatty(STDIN_FILENO)) {
       throw UsageError(
           "no text: give it as an argument, with -f FILE, or on standard input (-f - to type it)");
     }
-    session.json = o_.json;
-    session.json_to_stderr = o_.to_stdout();
     return SayRun(o_, session).run(operand);
   }
 

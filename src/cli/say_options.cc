@@ -8,15 +8,10 @@
 namespace skald::cli {
 namespace {
 
-void add_output_options(CLI::App& app, SayOptions& o) {
-  constexpr const char* kOutput = "Output";
+void add_say_output_options(CLI::App& app, SayOptions& o) {
+  constexpr const char* kOutput = kOutputGroup;
   constexpr const char* kRepeat = "Comparing runs";
-  add_name(app, "--output,-o", "FILE", o.out, "WAV file to write; - is standard output", kOutput);
-  app.add_flag("--raw", o.raw, "No WAV header: s16le (f32le with --float); without -o to standard output")
-      ->group(kOutput);
-  app.add_flag("--float", o.floats, "32-bit float samples instead of 16-bit PCM")->group(kOutput);
-  app.add_flag("--json", o.json, "Result object on standard output (standard error with -o -)")
-      ->group(kOutput);
+  add_audio_output_options(app, o);
   app.add_flag("--quiet,-q", o.quiet, "No progress, notes and warnings; errors only")->group(kOutput);
   app.add_flag("--keep-runaway", o.keep_runaway,
                "Write the file although the run was a runaway (still status 5)")
@@ -64,7 +59,7 @@ void add_say_options(CLI::App& app, SayOptions& o) {
   add_disclaimer_options(app, o);
   add_piece_options(app, o);
   add_sampling_options(app, o);
-  add_output_options(app, o);
+  add_say_output_options(app, o);
 }
 
 }  // namespace skald::cli

@@ -5,19 +5,18 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/output_options.h"
 #include "cli/request_options.h"
 
 namespace skald::cli {
 
-struct SayOptions : RequestOptions {
-  std::string out, dump, replay, noise, text;
-  bool raw = false, floats = false, json = false, quiet = false, no_split = false, keep_runaway = false;
+struct SayOptions : RequestOptions, OutputOptions {
+  std::string dump, replay, noise, text;
+  bool quiet = false, no_split = false, keep_runaway = false;
   bool list_voices = false, list_languages = false;
   int32_t pause_ms = 120, max_piece = 0;
   bool disclaimer = false;
   std::string disclaimer_text, disclaimer_language;
-
-  bool to_stdout() const { return out == "-"; }
 };
 
 /// Adds the operand TEXT and all options.

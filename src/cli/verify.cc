@@ -1,5 +1,6 @@
 // skald verify: is this folder a whole, consistent model?
 #include <cstdlib>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -32,11 +33,15 @@ Json to_json(const model::VerifyReport& report) {
 }
 
 std::string to_text(const std::string& dir, const model::VerifyReport& report) {
-  std::string out =
-      fmt::format("{}: {} {}{}\n  model: {} tensors, {} parameters\n  codec: {} tensors, {} parameters\n",
-                  dir, report.type.empty() ? "unknown type" : report.type, report.size,
-                  report.fine_tuned ? ", fine-tuned" : "", report.tensors, report.parameters,
-                  report.codec_tensors, report.codec_parameters);
+  std::string out = fmt::format("{}: ", dir);
+  if (report.type.empty())
+    out += "no model\n";
+  else
+    out += fmt::format("{} {}{}\n", report.type, report.size, report.fine_tuned ? ", fine-tuned" : "");
+  for (const auto& [what, tensors, parameters] :
+       {std::tuple("model", report.tensors, report.parameters),
+        std::tuple("codec", report.codec_tensors, report.codec_parameters)})
+    if (tensors > 0) out += fmt::format("  {}: {} tensors, {} parameters\n", what, tensors, parameters);
   for (const model::Finding& finding : report.findings) {
     out += fmt::format("{}: {}\n  {}\n", finding.severity, finding.what, finding.fix);
   }

@@ -1,16 +1,14 @@
 // skald voice list, show, remove, rename, export, import: the folder of stored voices.
-#include <unistd.h>
-
 #include <fstream>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "audio/output_file.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/option_types.h"
+#include "cli/output_options.h"
 #include "cli/text_input.h"
 #include "cli/voice_options.h"
 #include "text/utf8.h"
@@ -135,27 +133,23 @@ class VoiceExport final : public StoreCommand {
  public:
   explicit VoiceExport(CLI::App& voice)
       : StoreCommand(voice, "export", "Write a stored voice into a file", {"NAME"}) {
-    add_name(options(), "--output,-o", "FILE", out_,
-             "Voice file to write (safetensors); - is standard output", "Output");
+    add_name(options(), "--output,-o", "FILE", output_.out,
+             "Voice file to write (safetensors); - is standard output", kOutputGroup);
   }
 
  private:
   void run(Session& session, VoiceFolder store, const std::vector<std::string>& words) override {
-    if (out_.empty()) throw UsageError("no output: give -o FILE, or -o - for standard output");
-    if (out_ == "-" && ::isatty(STDOUT_FILENO))
-      throw UsageError("standard output is a terminal: give -o FILE");
-    session.json_to_stderr = out_ == "-";
+    output_.json = json();
+    complete(output_, session);
     const Voice voice = store.load(words[0]);
-    const auto output = out_ == "-" ? audio::OutputFile::attach(STDOUT_FILENO, "standard output")
-                                    : audio::OutputFile::open(out_);
-    session.signals.remove_at_exit(output->temporary());
+    const auto output = open_output(output_, session);
     output->write(write_voice(voice));
     output->commit();
     session.signals.remove_at_exit({});
-    if (json()) print_json(session, {{"name", voice.name}, {"output", out_}});
+    if (json()) print_json(session, {{"name", voice.name}, {"output", output_.out}});
   }
 
-  std::string out_;
+  OutputOptions output_;
 };
 
 std::string read_bytes(const std::string& path) {

@@ -63,7 +63,7 @@ class MakeCommand : public Command {
 
   void make(Session& session, Engine& engine, VoiceFolder& store) {
     const MadeVoice made = engine.make_voice(request_);
-    for (const std::string& warning : made.warnings) session.log.warning(warning);
+    for (const std::string& warning : made.warnings) session.log.warning(session.words(warning));
     store.save(made.voice, replace_);
     session.log.note(fmt::format("voice \"{}\" stored in '{}': {:.1f} s of speech, {}, encoded in {:.2f} s",
                                  made.voice.name, store.path().string(), made.voice.seconds,
@@ -118,7 +118,7 @@ class VoiceAdd final : public MakeCommand {
     require_consent(nobody);
     find_transcript(session);
     read_clip(session);
-    const auto engine = Engine::open(o_.model, o_.engine);
+    const auto engine = open_engine(o_, session.log);
     make(session, *engine, store);
     return kOk;
   }
@@ -184,7 +184,7 @@ class VoiceDesign final : public MakeCommand {
     request_.ref_text = o_.request.text, request_.language = o_.request.language;
     request_.description = o_.request.instruct, request_.identity = SpeakerIdentity::synthetic;
     request_.source = "design";
-    const auto engine = Engine::open(base_, o_.engine);  // the other model is closed by now
+    const auto engine = open_engine(base_, o_.engine, session.log);  // the other model is closed by now
     make(session, *engine, store);
     return kOk;
   }
@@ -198,7 +198,7 @@ class VoiceDesign final : public MakeCommand {
   }
 
   std::vector<float> speak_sample(Session& session) {
-    const auto designer = Engine::open(o_.model, o_.engine);
+    const auto designer = open_engine(o_, session.log);
     request_.recording.sample_rate = designer->info().sample_rate;
     engine::LongTextOptions options;
     options.split = false, options.hold_pieces = true;
@@ -217,7 +217,7 @@ class VoiceDesign final : public MakeCommand {
     }
     session.signals.on_signal(nullptr);
     const SpeechResult result = text.result().total;
-    for (const std::string& warning : result.warnings) session.log.warning(warning);
+    for (const std::string& warning : result.warnings) session.log.warning(session.words(warning));
     seed_ = text.result().pieces.at(0).seed;
     session.log.note(fmt::format("{:.1f} s of sample, seed {}",
                                  static_cast<double>(samples.size()) / request_.recording.sample_rate,

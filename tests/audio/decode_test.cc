@@ -92,6 +92,7 @@ void expect_ramp(const Recording& r, double tolerance, size_t frames = 300) {
         << i;
 }
 
+// B043
 TEST(Decode, EveryDepthOfWav) {
   struct Depth {
     uint16_t format, bits;
@@ -116,6 +117,7 @@ TEST(Decode, ALawAndMuLaw) {
   }
 }
 
+// B043
 TEST(Decode, ChunksAroundTheData) {
   Wav wav;
   wav.data = ramp(1, 16);
@@ -126,6 +128,7 @@ TEST(Decode, ChunksAroundTheData) {
 }
 
 /// Sizes that streaming writers leave behind, and files cut short: what is there is read.
+// B043
 TEST(Decode, PlaceholderSizesAndTruncation) {
   Wav wav;
   wav.data = ramp(1, 16);
@@ -143,6 +146,7 @@ TEST(Decode, PlaceholderSizesAndTruncation) {
   for (size_t n = 0; n < 44; ++n) refusal(whole.substr(0, n));
 }
 
+// B043
 TEST(Decode, ImpossibleHeadersAreErrors) {
   Wav wav;
   wav.data = ramp(1, 16);

@@ -264,6 +264,7 @@ static float* recording(size_t count) {
   return samples;
 }
 
+/* B118: straight through the C interface. */
 static void test_voice(void) {
   enum { kCount = 30000, kFrames = 16 };
   char path[8192];

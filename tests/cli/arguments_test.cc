@@ -57,6 +57,23 @@ TEST_F(ArgumentsTest, ValuesMayBeginWithADashOrBeEmpty) {
   EXPECT_THAT(refusal({"say", "--greedy=no"}), HasSubstr("takes no value"));
 }
 
+TEST_F(ArgumentsTest, FieldsOfTheLibraryAreNamedAsOptions) {
+  CLI::App* say = app_.get_subcommand("say");
+  say->add_option("--max-frames", value_);
+  say->add_option("--x-vector", value_);
+  const auto named = [&](const std::string& sentence) { return with_option_names(sentence, *say); };
+  EXPECT_EQ(named("try another seed, or set max_frames to take what there is"),
+            "try another seed, or set --max-frames to take what there is");
+  EXPECT_EQ(named("x_vector[3] is not finite"), "--x-vector[3] is not finite");
+  EXPECT_EQ(named("x_vector_only needs a Base model"), "x_vector_only needs a Base model")
+      << "no option here";
+  EXPECT_EQ(named("the model's max_frames"), "the model's --max-frames");
+  EXPECT_EQ(named("'max_frames.npy' and \"x_vector\" and 'a \"max_frames' max_frames"),
+            "'max_frames.npy' and \"x_vector\" and 'a \"max_frames' --max-frames");
+  EXPECT_EQ(named("voice and temperature"), "voice and temperature") << "words";
+  EXPECT_EQ(named(""), "");
+}
+
 TEST_F(ArgumentsTest, C001_AMisspeltOptionNamesItsNeighbour) {
   EXPECT_THAT(refusal({"say", "--vioce", "v", "Hi"}), HasSubstr("did you mean '--voice'?"));
   EXPECT_THAT(refusal({"say", "--tempreature=1", "Hi"}), HasSubstr("did you mean '--temperature'?"));

@@ -114,7 +114,7 @@ class Misuse(Case):
 
     def test_a_cache_too_small(self):
         result = self.assert_status(skald("bench", "--frames", 100, "--cache-capacity", 128), 2)
-        self.assertIn("cache_capacity is 128", result.err)
+        self.assertIn("--cache-capacity is 128", result.err)
 
     def test_definitions_are_in_the_help(self):
         text = skald("bench", "--help").out.decode()

@@ -28,7 +28,11 @@ class Options(Case):
         self.assertIn("'say'", self.refused("sayy", "Hi"))
         self.assertIn("there are: say, prompt", self.refused("xylophone"))
         self.refused()
-        self.refused("codec")
+
+    def test_a_group_of_commands_alone(self):
+        self.assertIn("skald codec needs a command: decode, encode; try skald codec --help", self.refused("codec"))
+        self.assertIn("skald voice needs a command: add, design", self.refused("voice"))
+        self.assertIn("decode", self.assert_status(skald("codec", "--help"), 0).out.decode())
 
     def test_c001_dash_text(self):
         out = self.dir / "o.wav"
@@ -132,6 +136,27 @@ class Places(Case):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(b"skald: error: ", done.stderr)
         self.assert_nothing_left()
+
+    def test_a_dump_that_does_not_fit_leaves_nothing(self):
+        dump = self.dir / "dump"
+        def write(blocks):
+            return subprocess.run(["sh", "-c", f'ulimit -f {blocks}; exec "$0" say --voice anna --seed 7 --dump "$1" "$2"', SKALD,
+                                   str(dump), TEXT], env=environment(), capture_output=True, timeout=60)
+
+        for blocks in (1, 8, 64):  # of 512 bytes
+            done = write(blocks)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(b"[io]", done.stderr)
+            self.assert_nothing_left()
+        dump.mkdir()
+        (dump / "mine.txt").write_text("mine")
+        self.assertEqual(write(8).returncode, 1)
+        self.assertEqual([p.name for p in dump.iterdir()], ["mine.txt"])
+
+    def test_more_threads_than_processors(self):
+        result = self.assert_status(say("--threads", 100, "-o", self.dir / "o.wav", "--max-frames", 2, TEXT), 0)
+        self.assertIn("100 threads were asked for", result.err)
+        self.assertNotIn("threads", say("--threads", 1, "-o", self.dir / "o.wav", "--max-frames", 2, TEXT).err)
 
     def test_full_device(self):
         self.assertIn("No space left", self.assert_status(say("-o", "/dev/full", TEXT), 1).err)

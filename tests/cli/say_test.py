@@ -130,6 +130,18 @@ class Text(Case):
         result = self.assert_status(say("-o", self.dir / "b.wav", stdin=b"abc\xff"), 2)
         self.assertIn("[invalid_text]", result.err)
         self.assertIn("3", result.err)
+        (self.dir / "t.txt").write_bytes("Hello".encode("utf-16-le"))
+        for words, more in ((["-f", self.dir / "t.txt"], {}), ([], {"stdin": "Hello".encode("utf-16-be")})):
+            for out in (self.dir / "b.wav", "-"):
+                result = self.assert_status(say("-o", out, *words, **more), 2)
+                self.assertIn("without a byte order mark", result.err)
+                self.assertEqual(result.out, b"")
+
+    def test_a_long_run_of_marks(self):
+        text = "First words.\n" + "-" * 20000 + "\nSecond words."
+        result = self.assert_status(say("--json", "-o", self.dir / "a.wav", text), 0)
+        self.assertIn("characters were left out", result.json()["warnings"][0])
+        self.assertIn("[text_too_long]", self.assert_status(say("--no-split", "-o", self.dir / "b.wav", text), 2).err)
 
 
 class Languages(Case):
@@ -157,6 +169,15 @@ class Languages(Case):
         result = self.assert_status(skald("say", "--voice", "nobody", "-o", self.dir / "a.wav", "Hi"), 2)
         self.assertIn("anna", result.err)
 
+    def test_why_a_list_is_empty(self):
+        for model, why in (("tiny-vd", "--instruct describes"), ("tiny-base", "skald voice add")):
+            result = self.assert_status(skald("say", "--list-voices", "--model", MODELS / model,
+                                              env={"SKALD_VOICES": str(self.dir)}), 0)
+            self.assertEqual(result.out, b"")
+            self.assertIn(why, result.err)
+            self.assertEqual(skald("say", "--list-voices", "--json", "--model", MODELS / model,
+                                   env={"SKALD_VOICES": str(self.dir)}).json(), {"voices": []})
+
 
 class Runaway(Case):
     def endless(self, *words):
@@ -172,6 +193,12 @@ class Runaway(Case):
     def test_b019_streamed(self):
         result = self.assert_status(self.endless("-o", "-"), 5)
         self.assertTrue(Wav(result.out).placeholder)
+
+    def test_the_sentence_names_the_option(self):
+        result = self.endless("-o", self.dir / "a.wav")
+        for words in (result.err, result.json()["error"]["message"]):
+            self.assertIn("or set --max-frames", words)
+            self.assertNotIn("max_frames", words)
 
     def test_kept_when_asked(self):
         self.assert_status(self.endless("--keep-runaway", "-o", self.dir / "a.wav"), 5)
@@ -289,6 +316,7 @@ class Others(Case):
         report = self.assert_status(skald("verify", self.dir, "--json"), 3).json()
         self.assertFalse(report["ok"])
         self.assertIn("do", report["findings"][0])
+        self.assertTrue(self.assert_status(skald("verify", self.dir), 3).out.decode().startswith(f"{self.dir}: no model\nerror: "))
         self.assert_status(skald("verify", self.dir / "none"), 3)
 
     def test_verify_reads_the_tokenizer(self):

@@ -59,6 +59,7 @@ TEST(Disclaimer, EveryLanguageHasOne) {
   EXPECT_EQ(default_disclaimer("sichuan_dialect"), default_disclaimer("english"));
 }
 
+// B120: asked for, never forced.
 TEST(Disclaimer, IsSaidByClonesWhereItIsAskedFor) {
   const std::string words(default_disclaimer("english"));
   const auto said = [&](SpeechRequest r, const LongTextOptions& o) {

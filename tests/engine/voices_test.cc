@@ -282,6 +282,7 @@ TEST(Consent, EveryCloneIsInTheAudit) {
 
 // ---- names and widths
 
+// B013, B044, B045: by nothing but its name.
 TEST(Voices, AreFoundByName) {
   EngineOptions options;
   options.threads = 1;
@@ -295,7 +296,7 @@ TEST(Voices, AreFoundByName) {
   engine->add_voice(voice);
   EXPECT_THAT(engine->voice_names(), ElementsAre("anna", "bo"));
   EXPECT_FALSE(speak(*engine, r).error);
-  // B013, B044, B045: a name that is not there is never another voice.
+  // A name that is not there is never another voice.
   for (const std::string name : {"Anna", "ann", "anna.wav", "/anna.safetensors", "../anna", "carl"}) {
     r.voice = name;
     const Error e = error_of([&] { (void)engine->start_stream(r); });
@@ -333,6 +334,7 @@ TEST(Voices, OfAnotherModelOfThisWidthAreWarnedAbout) {
   EXPECT_THAT(warnings(), IsEmpty());
 }
 
+// B040: a reference without its codes is no reference.
 TEST(Voices, WithPartsThatDoNotFitAreRefused) {
   const Voice good = base().make_voice(ask_for(20'000, "Words")).voice;
   const auto refuse = [&](auto&& change) {

@@ -114,6 +114,7 @@ TEST_F(Folder, RemoveAndRename) {
   EXPECT_TRUE(files().empty());
 }
 
+// B118: the folder asks too.
 TEST_F(Folder, ACloneWithoutConsentIsNotKept) {
   Voice v = voice("anna");
   v.consent.clear();
