@@ -1,4 +1,4 @@
-// What is said about a recording before any model sees it (C010, B049, B051).
+// What is said about a recording before any model sees it (B041, B042, C010).
 #include "audio/clip_check.h"
 
 #include <gmock/gmock.h>

@@ -272,6 +272,7 @@ TEST(Decode, ForeignContainersAreNamed) {
   EXPECT_THAT(refusal(""), HasSubstr("is empty"));
 }
 
+// B123: what is longer than its limit is not read.
 TEST(Decode, Limits) {
   Wav wav;
   wav.data = std::string(2 * 24000 * 3, '\1');

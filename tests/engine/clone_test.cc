@@ -95,6 +95,18 @@ TEST(CloneParityCases, AreEnough) {
   EXPECT_GE(shorter, 3u);
   EXPECT_GE(longer, 3u);
   EXPECT_GE(clip_cases().size(), 15u);
+  size_t whole = 0, stream = 0, vector_only = 0;
+  for (const Case& c : clip_cases()) {
+    (request_of(c).layout == TextLayout::whole ? whole : stream) += 1;
+    vector_only += !c.has("ref_codes");
+  }
+  EXPECT_GE(whole, 5u);
+  EXPECT_GE(stream, 5u);
+  EXPECT_GE(vector_only, 3u);
+  for (const int64_t length : {7'200, 72'000, 240'000, 624'000})  // 0.3, 3, 10, 26 s
+    EXPECT_TRUE(std::ranges::any_of(clip_cases(), [&](const Case& c) { return c.clip_samples == length; }))
+        << length;
+  EXPECT_TRUE(std::ranges::any_of(clip_cases(), [](const Case& c) { return c.clip_samples % 2 == 1; }));
 }
 
 // ---- cuts
