@@ -280,7 +280,7 @@ TEST_P(PerTarget, NearestCodeDecidesNearTies) {
   int changed = 0;
   for (int trial = 0; trial < 40; ++trial) {
     std::vector<float> values = rig.normal(kCodes * kWidth, 10);
-    std::vector<float> x = rig.normal(kWidth, 0.01f);
+    std::vector<float> x = rig.normal(kWidth);  // so long that its sums round by more than the tie
     // Two entries at nearly the same distance from x, one of them 1e-7 nearer.
     const int near = 5 + trial % 50, far = (near + 17) % kCodes;
     for (int j = 0; j < kWidth; ++j) {
