@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "voice/import.h"
 #include "voice/voice_checks.h"
@@ -38,12 +39,14 @@ class Reader {
     data_ = (at_ + alignment_ - 1) / alignment_ * alignment_;
   }
 
-  std::vector<Voice> voices() const {
+  std::vector<Voice> voices() {
     if (architecture_ != "qwen3tts.voicepack")
       refuse(file_, fmt::format("is GGUF of the architecture \"{}\", not a voice pack (qwen3tts.voicepack)",
                                 architecture_));
     if (names_.empty() || (!texts_.empty() && texts_.size() != names_.size()))
       refuse(file_, "is a voice pack without names, or with another number of texts");
+    if (std::set<std::string_view>(names_.begin(), names_.end()).size() != names_.size())
+      refuse(file_, "is a voice pack that lists a voice twice");
     std::vector<Voice> out;
     for (size_t i = 0; i < names_.size(); ++i) out.push_back(voice_of(i));
     return out;
@@ -114,6 +117,7 @@ class Reader {
                                            : key == "voicepack.ref_texts" ? &texts_
                                                                           : nullptr;
     if (kept && count > 4096) refuse(file_, "has too many voices");
+    if (kept && !kept->empty()) refuse(file_, "lists its voices twice");
     for (uint64_t i = 0; i < count; ++i) {
       if (kept)
         kept->push_back(text());
@@ -139,7 +143,7 @@ class Reader {
 
   /// The elements of a tensor of 4-byte numbers.
   template <class T>
-  std::vector<T> elements(const Tensor& t, uint32_t type, int64_t most) const {
+  std::vector<T> elements(const Tensor& t, uint32_t type, int64_t most) {
     int64_t count = 1;
     for (const int64_t n : t.shape) {
       if (count > most / n) refuse(file_, "has a tensor larger than any voice's");
@@ -149,12 +153,14 @@ class Reader {
     if (t.type != type || data_ > bytes_.size() || t.offset > bytes_.size() - data_ ||
         size > bytes_.size() - data_ - t.offset)
       refuse(file_, "has a tensor of another type, or outside of the file");
+    if (static_cast<size_t>(count) > kMostNumbers - numbers_) refuse(file_, "has tensors that overlap");
+    numbers_ += static_cast<size_t>(count);
     std::vector<T> out(static_cast<size_t>(count));
     std::memcpy(out.data(), bytes_.data() + data_ + t.offset, size);
     return out;
   }
 
-  Voice voice_of(size_t index) const {
+  Voice voice_of(size_t index) {
     const std::string& name = names_[index];
     const auto vector = tensors_.find("voicepack.spk." + name + ".embd"),
                codes = tensors_.find("voicepack.code." + name + ".codes");
@@ -178,6 +184,7 @@ class Reader {
   std::string_view bytes_;
   const std::string& file_;
   uint64_t at_ = 0, alignment_ = 32, data_ = 0;
+  size_t numbers_ = 0;  ///< taken from tensors so far
   std::string architecture_;
   std::vector<std::string> names_, texts_;
   std::map<std::string, Tensor> tensors_;

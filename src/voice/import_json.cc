@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kGroups = 16;
+constexpr size_t kMostJsonBytes = 8 << 20;  // values in memory take several times their text
 
 const json* find(const json& object, const char* key) {
   const auto at = object.find(key);
@@ -53,6 +54,8 @@ std::vector<int32_t> codes(const json& list, const std::string& file) {
 }  // namespace
 
 std::vector<Voice> import_json(std::string_view bytes, const std::string& file) {
+  if (bytes.size() > kMostJsonBytes)
+    refuse(file, fmt::format("is larger than any voice prompt in JSON ({} bytes)", kMostJsonBytes));
   model::Faults faults;
   const model::Document document = model::parse_document(bytes, file, faults);
   if (!document) throw Error(ErrorCode::voice_invalid, faults.at(0).what);

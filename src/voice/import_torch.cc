@@ -15,6 +15,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr int64_t kGroups = 16;
+constexpr size_t kMostVoices = 1024;
 
 template <class T>
 T load(const char* from) {
@@ -59,21 +60,23 @@ class Reader {
       refuse(file, "was written on a big-endian machine");
   }
 
-  std::vector<Voice> voices() const {
+  std::vector<Voice> voices() {
     const PickleValue* root = &document_.at(document_.root);
     if (const PickleValue* items = document_.find(*root, "items")) root = items;
     if (root->kind == Kind::tensor) return {vector_alone(*root)};
     if (root->kind == Kind::dictionary) return {voice_of(*root)};
-    std::vector<Voice> out;
-    if (root->kind == Kind::list)
-      for (const int32_t i : root->items) out.push_back(voice_of(document_.at(i)));
-    if (out.empty() || out.size() > 1024)
+    if (root->kind != Kind::list || root->items.empty())
       refuse(file_, "holds no voice prompt: neither items nor a speaker vector");
+    if (root->items.size() > kMostVoices)
+      refuse(file_,
+             fmt::format("holds {} voice prompts, and at most {} are read", root->items.size(), kMostVoices));
+    std::vector<Voice> out;
+    for (const int32_t i : root->items) out.push_back(voice_of(document_.at(i)));
     return out;
   }
 
  private:
-  Voice vector_alone(const PickleValue& tensor) const {
+  Voice vector_alone(const PickleValue& tensor) {
     Voice v;
     v.source = "torch speaker vector";
     read_vector(tensor, v);
@@ -81,7 +84,7 @@ class Reader {
     return v;
   }
 
-  Voice voice_of(const PickleValue& item) const {
+  Voice voice_of(const PickleValue& item) {
     const auto field = [&](const char* key) { return document_.find(item, key); };
     const auto flag = [&](const char* key) {
       return field(key) && field(key)->kind == Kind::boolean && field(key)->integer != 0;
@@ -103,13 +106,13 @@ class Reader {
     return v;
   }
 
-  void read_vector(const PickleValue& tensor, Voice& v) const {
+  void read_vector(const PickleValue& tensor, Voice& v) {
     const std::vector<int64_t> shape = squeezed(tensor.shape);
     if (shape.size() != 1) refuse(file_, "has a ref_spk_embedding that is no vector");
     for (const double x : numbers(tensor, kMostWidth)) v.x_vector.push_back(static_cast<float>(x));
   }
 
-  void read_codes(const PickleValue& tensor, Voice& v) const {
+  void read_codes(const PickleValue& tensor, Voice& v) {
     const std::vector<int64_t> shape = squeezed(tensor.shape);
     const bool one_frame = shape.size() == 1 && shape[0] == kGroups;
     if (!one_frame && (shape.size() != 2 || shape[1] != kGroups))
@@ -127,7 +130,7 @@ class Reader {
   }
 
   /// The elements of a tensor in order, through its strides.
-  std::vector<double> numbers(const PickleValue& t, int64_t most) const {
+  std::vector<double> numbers(const PickleValue& t, int64_t most) {
     const ElementType* type = nullptr;
     for (const ElementType& candidate : kTypes)
       if (candidate.storage == t.text) type = &candidate;
@@ -139,6 +142,9 @@ class Reader {
       if (n < 1 || n > most || count > most / n) refuse(file_, "has a tensor of an impossible shape");
       count *= n;
     }
+    if (static_cast<size_t>(count) > kMostNumbers - numbers_)
+      refuse(file_, "holds voice prompts that use the same data over and over");
+    numbers_ += static_cast<size_t>(count);
     const auto held = static_cast<int64_t>(data->second.size() / type->bytes);
     std::vector<double> out;
     std::vector<int64_t> index(t.shape.size(), 0);
@@ -163,6 +169,7 @@ class Reader {
   std::map<std::string, std::string_view> members_;
   std::string folder_;
   PickleDocument document_;
+  size_t numbers_ = 0;  ///< taken from tensors so far
 };
 
 }  // namespace

@@ -15,6 +15,9 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr size_t kMostValues = 1 << 18, kMostStack = 1 << 16;
+/// Of all containers together. A value that is recalled costs two bytes of the file, however much it holds.
+constexpr size_t kMostItems = 1 << 20;
+constexpr size_t kMostName = 256;  ///< of modules, classes and raw data
 
 /// What a pickle may name. Everything else ends the reading.
 constexpr std::string_view kGlobals[] = {
@@ -65,7 +68,7 @@ class Machine {
   }
   std::string line() {
     const size_t end = bytes_.find('\n', at_);
-    if (end == std::string_view::npos || end - at_ > 256) fail("names something without an end");
+    if (end == std::string_view::npos || end - at_ > kMostName) fail("names something without an end");
     const std::string out(bytes_.substr(at_, end - at_));
     at_ = end + 1;
     return out;
@@ -92,6 +95,7 @@ class Machine {
     if (mark == stack_.rend()) fail("closes a list that was not opened");
     std::vector<int32_t> items(mark.base(), stack_.end());
     stack_.erase(mark.base() - 1, stack_.end());
+    count_items(items.size());
     return items;
   }
   PickleValue& value_of(int32_t index) { return document_.values[static_cast<size_t>(index)]; }
@@ -100,7 +104,13 @@ class Machine {
     return value_of(stack_.back());
   }
 
+  void count_items(size_t more) {
+    if (more > kMostItems - items_) fail("has too many values");
+    items_ += more;
+  }
+
   void tuple(size_t size) {
+    count_items(size);
     std::vector<int32_t> items(size);
     for (size_t i = size; i-- > 0;) items[i] = pop();
     push(Kind::list);
@@ -108,11 +118,13 @@ class Machine {
   }
   void add_items(std::vector<int32_t> items, Kind kind) {
     if (kind == Kind::dictionary && items.size() % 2 != 0) fail("has a key without a value");
+    count_items(items.size());
     PickleValue& container = top(kind);
     container.items.insert(container.items.end(), items.begin(), items.end());
   }
 
   void global(const std::string& module, const std::string& name) {
+    if (module.size() > kMostName || name.size() > kMostName) fail("names something too long");
     const std::string full = module + " " + name;
     if (name != kItem && std::find(std::begin(kGlobals), std::end(kGlobals), full) == std::end(kGlobals)) {
       std::string shown;
@@ -135,6 +147,7 @@ class Machine {
     if (id.kind != Kind::list || id.items.size() != 5 || text(0) != "storage" ||
         value_of(id.items[1]).kind != Kind::global || value_of(id.items[4]).kind != Kind::integer)
       fail("refers to data in a way that torch does not");
+    if (text(2).size() > kMostName) fail("names something too long");
     PickleValue storage{.kind = Kind::storage, .text = text(1), .key = text(2)};
     storage.integer = value_of(id.items[4]).integer;
     push(std::move(storage));
@@ -179,6 +192,7 @@ class Machine {
 
   void memoize(uint64_t slot) {
     if (stack_.empty()) fail("remembers a value that is not there");
+    if (memo_.size() >= kMostValues && !memo_.contains(slot)) fail("remembers too many values");
     memo_[slot] = stack_.back();
   }
   void recall(uint64_t slot) {
@@ -302,7 +316,7 @@ class Machine {
 
   std::string_view bytes_;
   const std::string& file_;
-  size_t at_ = 0;
+  size_t at_ = 0, items_ = 0;
   bool done_ = false;
   std::vector<int32_t> stack_;
   std::map<uint64_t, int32_t> memo_;

@@ -12,6 +12,9 @@ namespace skald::voice {
 inline constexpr int64_t kMostWidth = 1 << 16, kMostFrames = 1 << 14, kMostGroups = 64, kMostCode = 1 << 16;
 inline constexpr size_t kMostTextBytes = 1 << 16;
 inline constexpr size_t kMostFileBytes = 64 << 20;
+/// Of all voices of one file, vectors and codes together: what the largest file holds as 4-byte numbers. More
+/// can only come from voices that share their data.
+inline constexpr size_t kMostNumbers = kMostFileBytes / 4;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& why);
 

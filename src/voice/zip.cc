@@ -73,6 +73,7 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const s
   if (count == 0 || count > kMostMembers)
     refuse(file, fmt::format("is a ZIP of {} members, expected 1 to {}", count, kMostMembers));
   std::map<std::string, std::string_view> members;
+  uint64_t total = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (b.at(at, kEntrySize).substr(0, 4) != std::string_view("PK\x01\x02", 4))
       refuse(file, fmt::format("is a damaged ZIP: no member is listed at {}", at));
@@ -88,6 +89,8 @@ std::map<std::string, std::string_view> read_zip(std::string_view bytes, const s
       refuse(file, fmt::format("is a damaged ZIP: no member begins at {}", local));
     const uint64_t data = local + kLocalSize + b.number(local + 26, 2) + b.number(local + 28, 2);
     const std::string_view contents = b.at(data, size);
+    total += size;
+    if (total > bytes.size()) refuse(file, "is a ZIP whose members overlap");
     if (crc32(contents) != crc)
       refuse(file, fmt::format("is a damaged ZIP: member {} has another checksum", i));
     if (!members.emplace(name, contents).second)
