@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "voice/byte_reader.h"
 #include "voice/import.h"
 #include "voice/voice_checks.h"
 
@@ -24,9 +25,9 @@ struct Tensor {
   uint64_t offset = 0;
 };
 
-class Reader {
+class Reader final : ByteReader {
  public:
-  Reader(std::string_view bytes, const std::string& file) : bytes_(bytes), file_(file) {
+  Reader(std::string_view bytes, const std::string& file) : ByteReader(bytes), file_(file) {
     take(4);  // the magic
     const uint64_t version = number(4);
     if (version < 2 || version > 3)
@@ -53,23 +54,10 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void cut() const {
+  [[noreturn]] void cut_short() const override {
     refuse(file_, fmt::format("is GGUF that was cut short or damaged at byte {}", at_));
   }
 
-  std::string_view take(uint64_t size) {
-    if (size > bytes_.size() - at_) cut();
-    const std::string_view out = bytes_.substr(at_, size);
-    at_ += size;
-    return out;
-  }
-  uint64_t number(int width) {
-    const std::string_view b = take(static_cast<uint64_t>(width));
-    uint64_t value = 0;
-    for (int i = width - 1; i >= 0; --i)
-      value = value << 8 | static_cast<unsigned char>(b[static_cast<size_t>(i)]);
-    return value;
-  }
   std::string text() {
     const uint64_t size = number(8);
     if (size > kMostTextBytes) refuse(file_, fmt::format("has a text of {} bytes", size));
@@ -111,7 +99,7 @@ class Reader {
     }
     if (type != array) return skip(type);
     const uint64_t item = number(4), count = number(8);
-    if (item == array || count > bytes_.size()) cut();
+    if (item == array || count > bytes_.size()) cut_short();
     std::vector<std::string>* const kept = item != string                 ? nullptr
                                            : key == "voicepack.names"     ? &names_
                                            : key == "voicepack.ref_texts" ? &texts_
@@ -181,9 +169,8 @@ class Reader {
     return v;
   }
 
-  std::string_view bytes_;
   const std::string& file_;
-  uint64_t at_ = 0, alignment_ = 32, data_ = 0;
+  uint64_t alignment_ = 32, data_ = 0;
   size_t numbers_ = 0;  ///< taken from tensors so far
   std::string architecture_;
   std::vector<std::string> names_, texts_;

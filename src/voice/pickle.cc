@@ -7,6 +7,7 @@
 #include <bit>
 #include <map>
 
+#include "voice/byte_reader.h"
 #include "voice/voice_checks.h"
 
 namespace skald::voice {
@@ -36,9 +37,9 @@ constexpr std::string_view kGlobals[] = {
 };
 constexpr std::string_view kItem = "VoiceClonePromptItem";  // in whatever module it lives
 
-class Machine {
+class Machine final : ByteReader {
  public:
-  Machine(std::string_view bytes, const std::string& file) : bytes_(bytes), file_(file) {}
+  Machine(std::string_view bytes, const std::string& file) : ByteReader(bytes), file_(file) {}
 
   PickleDocument run() {
     while (!done_) step(static_cast<unsigned char>(take(1)[0]));
@@ -53,19 +54,7 @@ class Machine {
     refuse(file_, fmt::format("holds a pickle that {} (byte {}); nothing of it was executed", why, at_));
   }
 
-  std::string_view take(uint64_t size) {
-    if (size > bytes_.size() - at_) fail("was cut short");
-    const std::string_view out = bytes_.substr(at_, size);
-    at_ += size;
-    return out;
-  }
-  uint64_t number(int width) {
-    const std::string_view b = take(static_cast<uint64_t>(width));
-    uint64_t value = 0;
-    for (int i = width - 1; i >= 0; --i)
-      value = value << 8 | static_cast<unsigned char>(b[static_cast<size_t>(i)]);
-    return value;
-  }
+  [[noreturn]] void cut_short() const override { fail("was cut short"); }
   std::string line() {
     const size_t end = bytes_.find('\n', at_);
     if (end == std::string_view::npos || end - at_ > kMostName) fail("names something without an end");
@@ -203,7 +192,7 @@ class Machine {
   }
 
   int64_t long_integer() {
-    const auto size = static_cast<int>(number(1));
+    const uint64_t size = number(1);
     if (size > 8) fail("has a number beyond 64 bits");
     if (size == 0) return 0;
     const uint64_t bits = number(size) << (64 - 8 * size);
@@ -314,9 +303,8 @@ class Machine {
     }
   }
 
-  std::string_view bytes_;
   const std::string& file_;
-  size_t at_ = 0, items_ = 0;
+  size_t items_ = 0;  ///< of all containers
   bool done_ = false;
   std::vector<int32_t> stack_;
   std::map<uint64_t, int32_t> memo_;

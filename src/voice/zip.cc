@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "voice/byte_reader.h"
 #include "voice/voice_checks.h"
 
 namespace skald::voice {
@@ -39,12 +40,9 @@ class Bytes {
       refuse(file_, fmt::format("is a damaged ZIP: {} bytes at {} lie outside of it", size, offset));
     return bytes_.substr(offset, size);
   }
-  uint32_t number(uint64_t offset, int width) const {
-    const std::string_view b = at(offset, static_cast<uint64_t>(width));
-    uint32_t value = 0;
-    for (int i = width - 1; i >= 0; --i)
-      value = value << 8 | static_cast<unsigned char>(b[static_cast<size_t>(i)]);
-    return value;
+  /// Of at most four bytes.
+  uint32_t number(uint64_t offset, uint64_t width) const {
+    return static_cast<uint32_t>(little_endian(at(offset, width)));
   }
 
  private:
