@@ -199,6 +199,12 @@ class SndfileReader final : public AudioReader {
     frames_ += static_cast<uint64_t>(got);
     if (limits_.seconds > 0 && static_cast<double>(frames_) > limits_.seconds * info_.samplerate)
       refuse(fmt::format("is longer than {:.0f} s; cut it", limits_.seconds));
+    if (limits_.seconds > 0 &&
+        static_cast<double>(frames_ * channels) > limits_.seconds * kMostSamplesPerSecond)
+      refuse(
+          fmt::format("holds more samples ({} channels of {} Hz) than {:.0f} s of speech need; convert it to "
+                      "mono of 24000 Hz",
+                      info_.channels, info_.samplerate, limits_.seconds));
     return static_cast<size_t>(got) * channels;
   }
 
@@ -309,6 +315,11 @@ std::unique_ptr<AudioReader> AudioReader::parse(std::string_view bytes, std::str
 Recording read_all(AudioReader& reader) {
   Recording recording{.samples = {}, .channels = reader.channels(), .sample_rate = reader.sample_rate()};
   const size_t block = static_cast<size_t>(reader.channels()) * 16384;
+  // Growing copies, and takes up to three times the memory. A header may announce anything.
+  constexpr uint64_t kMostReserved = 1 << 24;
+  const uint64_t announced = std::min(reader.announced_frames(), kMostReserved);
+  recording.samples.reserve(std::min(announced * static_cast<uint64_t>(reader.channels()), kMostReserved) +
+                            block);
   for (size_t done = 0;;) {
     recording.samples.resize(done + block);
     const size_t got = reader.read(std::span(recording.samples).subspan(done));

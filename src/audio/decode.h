@@ -17,8 +17,11 @@ namespace skald::audio {
 
 struct DecodeLimits {
   uint64_t bytes = 100'000'000;  ///< of the file; 0 = no limit
-  double seconds = 0;            ///< of the audio; 0 = no limit
+  /// Of the audio; 0 = no limit. Limits its samples too, to kMostSamplesPerSecond for each: a few bytes of a
+  /// compressed file can hold very many channels of silence.
+  double seconds = 0;
 };
+inline constexpr int32_t kMostSamplesPerSecond = 2 * 96000;
 
 /// The container that the first bytes announce, "WAV" or "MP4" for example, whether it can be read or not; ""
 /// = none that is known.
@@ -41,11 +44,11 @@ class AudioReader {
   /// What the header says, 0 = nothing. A file that was cut short has fewer.
   virtual uint64_t announced_frames() const = 0;
   /// Interleaved samples, `to` holding whole frames; returns how many were read, 0 at the end. Throws when
-  /// the file is longer than limits.seconds.
+  /// the file is longer than limits.seconds, or holds more samples than those may have.
   virtual size_t read(std::span<float> to) = 0;
 };
 
-/// All of it.
+/// All of it. Without a limit of seconds its size in memory is unbounded.
 Recording read_all(AudioReader& reader);
 
 }  // namespace skald::audio

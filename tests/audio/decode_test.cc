@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "heap_limit.h"
+
 namespace skald::audio {
 namespace {
 
@@ -160,8 +162,8 @@ TEST(Decode, ImpossibleHeadersAreErrors) {
   EXPECT_THAT(refusal(wav.bytes()), HasSubstr("400000 Hz"));
 }
 
-/// Writes through libsndfile into memory.
-std::string encode(int format, int rate, int channels, int seconds) {
+/// Writes a tone through libsndfile into memory.
+std::string encode(int format, int rate, int channels, int seconds, double level = 0.3) {
   struct Memory {
     std::string bytes;
     sf_count_t at = 0;
@@ -197,7 +199,7 @@ std::string encode(int format, int rate, int channels, int seconds) {
   std::vector<float> samples;
   for (int i = 0; i < rate * seconds; ++i)
     for (int c = 0; c < channels; ++c)
-      samples.push_back(static_cast<float>(0.3 * std::sin(2 * M_PI * 440 * i / rate)));
+      samples.push_back(static_cast<float>(level * std::sin(2 * M_PI * 440 * i / rate)));
   sf_writef_float(file, samples.data(), rate * seconds);
   sf_close(file);
   return memory.bytes;
@@ -279,6 +281,19 @@ TEST(Decode, Limits) {
   EXPECT_THAT(refusal(wav.bytes(), {.bytes = 1000}), HasSubstr("larger than 1000 bytes"));
   EXPECT_THAT(refusal(wav.bytes(), {.seconds = 2}), HasSubstr("longer than 2 s"));
   EXPECT_EQ(decode(wav.bytes(), {.seconds = 3}).samples.size(), 72000u);
+}
+
+// 60 s at 192 kHz in 8 channels are 369 MB of floats, and as silent FLAC less than a megabyte.
+TEST(Decode, ASmallFileDoesNotBecomeALotOfMemory) {
+  const std::string bytes = encode(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 192000, 8, 10, 0);
+  ASSERT_LT(bytes.size(), 2'000'000u);
+  const test::HeapLimit limit(70 << 20);
+  EXPECT_THAT(refusal(bytes, {.seconds = 60}), HasSubstr("8 channels of 192000 Hz"));
+}
+
+TEST(Decode, ManySamplesWithinTheSecondsOfSpeech) {
+  const std::string bytes = encode(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 96000, 2, 3, 0);
+  EXPECT_EQ(decode(bytes, {.seconds = 3}).samples.size(), 2u * 96000 * 3);
 }
 
 // B125: nothing of the machine in a message about a broken file.
