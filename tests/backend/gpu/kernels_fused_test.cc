@@ -200,6 +200,17 @@ TEST(Fused, ADrawFeedsTheRowOfItsTable) {
         {a.codes, a.status, a.sampled, logits, out}, name);
     EXPECT_EQ(names, (std::vector<std::string>{"sample_feed", "gather_sum"}));
     EXPECT_EQ(rig.read_ints(a.status), (std::vector<int32_t>{kNonFinite, kRunning, kRunning}));
+    const std::vector<std::string> apart = f.check(
+        [&](Ops& ops) {
+          ops.sample({.group = 2, .logits = logits, .codes = kCodes, .slots = a, .lanes = lanes});
+          ops.gather_sum({.tables = {table},
+                          .ids = a.codes.columns(1, 1),
+                          .ids_by_slot = true,
+                          .out = out,
+                          .lanes = lanes});
+        },
+        {a.codes, a.status, a.sampled, logits, out}, name + ", another code");
+    EXPECT_EQ(apart, (std::vector<std::string>{"sample", "gather_sum"}));
   }
 }
 
@@ -262,7 +273,7 @@ std::vector<float> many_rows(const std::string& device, const LaneCase& c, int i
 
 TEST(MatrixUnits, AgreeWithTheOtherKernels) {
   for (const auto& [rows, inputs, outputs] :
-       {std::tuple(12, 40, 20), std::tuple(17, 300, 33), std::tuple(70, 64, 9)})
+       {std::tuple(12, 40, 20), std::tuple(17, 300, 33), std::tuple(70, 64, 9), std::tuple(9, 250, 10)})
     for (const bool normed : {false, true})
       for (const LaneCase& c : lane_cases(rows)) {
         const std::vector<float> want = many_rows("simt32", c, inputs, outputs, normed);
