@@ -132,7 +132,7 @@ step_kernels() {
 step_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
   build tsan
-  run_ctest tsan -R '^(base_|engine_|capi_test|server_unit_test|server_socket_test|server_http_test|server_worker_test)' -LE full
+  run_ctest tsan -R '^(base_|engine_|capi_test|server_unit_test|server_socket_test)' -LE full
 }
 
 step_tidy() {

@@ -480,6 +480,7 @@ class Workers final : public Front {
     }
     std::string last;
     if (owed == Owed::answer) last = error_answer(lost_worker(), new_id());
+    if (owed == Owed::message && lost) last = error_message(lost_worker(), new_id());
     if (owed == Owed::event && lost) last = error_event(lost_worker(), new_id(), t.watch.chunked());
     t.client.expires_after(seconds(options_.http.write_seconds));
     if (!last.empty()) co_await net::async_write(t.client, net::buffer(last), into(ec));

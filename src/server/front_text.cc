@@ -84,6 +84,16 @@ std::string error_event(const ApiError& error, const std::string& request_id, bo
   return chunked ? fmt::format("{:x}\r\n{}\r\n0\r\n\r\n", text.size(), text) : text;
 }
 
+std::string error_message(const ApiError& error, const std::string& request_id) {
+  Json message{{"type", "error"}};
+  message.update(Json::parse(error_body(error, request_id)));
+  const std::string text = to_text(message);
+  std::string out("\x81\x7e", 2);
+  out += static_cast<char>(text.size() >> 8);
+  out += static_cast<char>(text.size() & 255);
+  return out + text + std::string("\x88\x02\x03\xf4", 4);
+}
+
 std::string answer_without_worker(std::string_view request, std::span<const WorkerView> workers, bool full,
                                   bool draining, const std::string& request_id) {
   const bool head_only = request.starts_with("HEAD ");

@@ -28,6 +28,8 @@ struct WorkerView {
 std::string error_answer(const ApiError& error, const std::string& request_id);
 /// The last event of a stream of events, in a chunk of its own where the answer comes in chunks.
 std::string error_event(const ApiError& error, const std::string& request_id, bool chunked);
+/// The last messages of a WebSocket: the error, and its close (1012, the service restarts).
+std::string error_message(const ApiError& error, const std::string& request_id);
 /// The answer to a request that begins with these bytes while no worker can take it: health is alive,
 /// everything else is 503 `too_many_connections`, `draining`, `loading` or `restarting`.
 std::string answer_without_worker(std::string_view request, std::span<const WorkerView> workers, bool full,

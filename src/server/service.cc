@@ -324,7 +324,9 @@ void Service::note_end(const std::string& request_id, const SpeechCall& call, co
        fmt::format("{} speech failed: {}{}", request_id, error_code_name(error.code()),
                    own ? fmt::format(": {}", error.what()) : ""));
   const auto loaded = hosts_[call.model]->peek();
-  if (loaded && loaded->scheduler->state().fault) {
+  // The scheduler sees what fails in a frame; a prompt may meet the lost device first.
+  const bool lost = error.code() == ErrorCode::device_lost || error.code() == ErrorCode::device_wedged;
+  if (loaded && (lost || loaded->scheduler->state().fault)) {
     if (options_.end_on_fault) {
       if (!faulted_.exchange(true)) drain();
       return;

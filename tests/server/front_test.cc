@@ -49,7 +49,30 @@ TEST(ResponseWatch, EventsMayEndWithOneMore) {
 TEST(ResponseWatch, AWebSocketIsOwedNothingThatLooksLikeHttp) {
   ResponseWatch watch = after({"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"});
   watch.request_bytes("frame");
+  EXPECT_EQ(watch.owed(), Owed::message);
+  watch.answer_bytes("\x82");
+  EXPECT_EQ(watch.owed(), Owed::rest) << "in the head of a frame";
+  watch.answer_bytes(
+      "\x03"
+      "ab");
+  EXPECT_EQ(watch.owed(), Owed::rest) << "in a frame";
+  watch.answer_bytes(std::string("c\x81\x7e\x01\x00", 5) + std::string(255, 'x'));
   EXPECT_EQ(watch.owed(), Owed::rest);
+  watch.answer_bytes("x");
+  EXPECT_EQ(watch.owed(), Owed::message);
+  EXPECT_EQ(after({"HTTP/1.1 101 Switching Protocols\r\n\r\n\x81\x02"
+                   "ab"})
+                .owed(),
+            Owed::message);
+}
+
+TEST(ErrorMessage, IsATextFrameAndAClose) {
+  const std::string frames = error_message(ApiError(503, "worker_lost", "gone"), "id");
+  const size_t size = static_cast<unsigned char>(frames[2]) * 256u + static_cast<unsigned char>(frames[3]);
+  EXPECT_EQ(frames.substr(0, 2), "\x81\x7e");
+  EXPECT_THAT(frames.substr(4, size),
+              testing::AllOf(StartsWith(R"({"type":"error","error":{)"), EndsWith("}}")));
+  EXPECT_EQ(frames.substr(4 + size), "\x88\x02\x03\xf4");
 }
 
 TEST(ResponseWatch, KnowsAnswersThatEndWithTheConnection) {
