@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <utility>
 
 #include "audio/clip_check.h"
 #include "audio/resample.h"
@@ -38,8 +39,12 @@ void check_request(const model::ModelConfig& config, const VoiceRequest& r) {
   if (r.trailing_silence_ms < 0 || r.trailing_silence_ms > 2000)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("trailing_silence_ms is {}, but must be within 0..2000", r.trailing_silence_ms));
-  for (const std::string* text : {&r.ref_text, &r.consent, &r.description, &r.language, &r.source})
-    text::require_utf8(*text);
+  const std::pair<const char*, const std::string*> texts[] = {{"ref_text", &r.ref_text},
+                                                              {"consent", &r.consent},
+                                                              {"description", &r.description},
+                                                              {"language", &r.language},
+                                                              {"source", &r.source}};
+  for (const auto& [name, text] : texts) check_length(*text, name), text::require_utf8(*text);
 }
 
 /// The voice without its sound, so that consent is asked before any work.

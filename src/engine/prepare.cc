@@ -146,6 +146,7 @@ struct Reference {
 Reference reference_of(const ModelConfig& config, const SpeechRequest& r) {
   if (!r.clone) {
     check_x_vector(config, r.x_vector);
+    check_length(r.ref_text, "ref_text"), check_length(r.consent, "consent");
     if (r.ref_codes.empty() != r.ref_text.empty())
       throw Error(ErrorCode::invalid_argument, r.ref_text.empty()
                                                    ? "ref_codes need ref_text, the words of the reference"

@@ -9,6 +9,7 @@
 
 #include "engine/prepare.h"
 #include "text/utf8.h"
+#include "voice/voice_checks.h"
 
 namespace skald::engine {
 namespace {
@@ -50,6 +51,12 @@ void require_fit(const model::ModelConfig& config, const Voice& voice) {
     refuse(voice, fmt::format("does not fit this model: {}", e.what()));
   }
   require_consent(voice);
+}
+
+void check_length(std::string_view text, const char* name) {
+  if (text.size() > voice::kMostTextBytes)
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} has {} bytes, but at most {} are taken", name,
+                                                         text.size(), voice::kMostTextBytes));
 }
 
 void VoiceRegistry::add(std::shared_ptr<const Voice> voice, bool replace) {

@@ -35,6 +35,10 @@ void require_fit(const model::ModelConfig& config, const Voice& voice);
 SpeechRequest with_voice(const model::ModelConfig& config, const VoiceRegistry& voices,
                          SpeechRequest request);
 
+/// A text that becomes part of a voice, or is written to the audit with every clone. Throws
+/// Error(invalid_argument) where it is longer than voice files may hold.
+void check_length(std::string_view text, const char* name);
+
 /// "base 1b7".
 std::string model_name(const model::ModelConfig& config);
 

@@ -193,6 +193,27 @@ TEST(MakeVoice, BadRequests) {
     EXPECT_EQ(refusal(ask_for(30'000), tiny(type)).code(), ErrorCode::unsupported);
 }
 
+// They go into the voice, and into the audit with every clone.
+TEST(MakeVoice, LongTextsAreRefusedByTheirNames) {
+  const std::string most(1 << 16, 'a'), more = most + 'a';
+  VoiceRequest r = ask_for(48'000);
+  r.consent = r.description = r.source = most;
+  EXPECT_EQ(base().make_voice(r).voice.consent, most);
+  for (const auto& [name, member] : {std::pair{"consent", &VoiceRequest::consent},
+                                     {"description", &VoiceRequest::description},
+                                     {"source", &VoiceRequest::source},
+                                     {"ref_text", &VoiceRequest::ref_text}}) {
+    VoiceRequest long_one = ask_for(48'000);
+    long_one.*member = more;
+    const Error e = refusal(long_one);
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument) << name;
+    EXPECT_THAT(e.what(), AllOf(HasSubstr(name), HasSubstr("65537 bytes"), HasSubstr("at most 65536")));
+  }
+  SpeechRequest speech = simple("Hello", 2);
+  speech.voice.clear(), speech.x_vector.assign(32, 0.5f), speech.consent = more;
+  EXPECT_THAT(error_of([&] { base().start_stream(speech); }).what(), HasSubstr("consent has 65537 bytes"));
+}
+
 // B121: what a name may be.
 TEST(MakeVoice, B121_Names) {
   for (const std::string name : {"", "../x", "a/b", "/etc/passwd", "C:\\x", "a b", "%2e%2e",
