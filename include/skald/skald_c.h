@@ -1,5 +1,6 @@
-/* skald's C interface (C99): the functions of skald.h without C++ in them, but for Engine::prompt and the
- * diagnosis.
+/* skald's C interface (C99): the functions of skald.h without C++ in them. Not in here are Engine::prompt,
+ * Engine::decode_to, EngineOptions::on_gpu, the diagnosis, and of voice.h folders of voices and the import of
+ * other programs' files.
  *
  * Errors: every function that can fail returns a skald_status; 0 is success. With a non-null `error` it also
  * writes the status and one sentence that says what went wrong and what to do. No exception crosses this
@@ -25,7 +26,7 @@
 extern "C" {
 #endif
 
-#define SKALD_C_API_VERSION 1
+#define SKALD_C_API_VERSION 2
 
 /* Version of the loaded library's interface; equal or larger numbers contain this one. */
 int32_t skald_c_api_version(void);
@@ -60,7 +61,8 @@ typedef enum skald_status {
   SKALD_ERROR_CONSENT_REQUIRED = 24
 } skald_status;
 
-/* Stable lower-case name, e.g. "unknown_voice"; "ok" for 0. Valid for ever. */
+/* Stable lower-case name, e.g. "unknown_voice"; "ok" for 0, "internal" for numbers that are no status.
+ * Valid for ever. */
 const char* skald_status_name(int32_t status);
 
 #define SKALD_MESSAGE_SIZE 2044
@@ -77,7 +79,10 @@ typedef struct skald_engine skald_engine;
 
 typedef struct skald_engine_options {
   size_t size;
-  const char* device;     /* "cpu" or "auto"; NULL = "cpu" */
+  /* "cpu"; "auto": the best discrete GPU that can be used, else the CPU, said in skald_model_info; or a GPU
+   * that must be usable: "gpu", "hip", "cuda", "hip:0", "cuda:1", a UUID, an architecture or a full name.
+   * NULL = "cpu". */
+  const char* device;
   const char* cpu_target; /* SIMD target to force; NULL = best */
   int32_t threads;        /* 0 = what the process may use */
   int32_t slots;          /* requests in work at once */
@@ -90,6 +95,14 @@ typedef struct skald_engine_options {
   void (*on_audit)(void* audit_context, const char* line);
   void* audit_context;
   const char* compute; /* products on the CPU: "exact" or "fast"; NULL = "exact" */
+  /* Since version 2, and for GPUs alone. */
+  const char* const*
+      gpu_libraries; /* [gpu_library_count] folders searched first for the vendors' libraries */
+  size_t gpu_library_count;
+  const char* gpu_code;    /* folder of machine code made ahead of time; NULL = none */
+  const char* gpu_cache;   /* folder where machine code made here is kept; NULL = it is not */
+  const char* gpu_helper;  /* the program skald-rtc; NULL = where it is installed */
+  int32_t gpu_deadline_ms; /* without any progress of the device: SKALD_ERROR_DEVICE_WEDGED */
 } skald_engine_options;
 
 void skald_engine_options_default(skald_engine_options* options, size_t size);
@@ -109,10 +122,19 @@ typedef struct skald_model_info {
   size_t language_count;
   int32_t sample_rate, samples_per_frame, groups, hidden_size, vocab_size, codes;
   int32_t takes_instruct;
+  const char* device;              /* since version 2: what it runs on */
+  const char* const* device_notes; /* since version 2: why not on another one, with device "auto" */
+  size_t device_note_count;
 } skald_model_info;
 
 /* Fills `info`, whose `size` the caller has set. Its pointers are valid until the engine is closed. */
 skald_status skald_engine_info(const skald_engine* engine, skald_model_info* info, skald_error* error);
+
+/* A few lines about where the device stands, for a person who asks why nothing happens. *size receives their
+ * bytes with the zero behind them; up to `capacity` of them are written, the last one a zero. Any thread,
+ * also while others wait. Since version 2. */
+skald_status skald_engine_status(const skald_engine* engine, char* text, size_t capacity, size_t* size,
+                                 skald_error* error);
 
 /* ---- requests ---- */
 
@@ -124,6 +146,9 @@ enum { SKALD_CUT_EXACT = 0, SKALD_CUT_OFFICIAL = 1 };
 /* An integer setting that was not given: the model's own value or no limit. Not a number (NaN) says the same
  * for the floating-point ones; every other value is checked. */
 #define SKALD_UNSET INT32_MIN
+
+/* What a clone is made of, and who allowed it; see below. */
+typedef struct skald_voice skald_voice;
 
 /* SpeechRequest and Sampling of skald.h, member by member. NULL strings count as empty. The library copies
  * all of it before the start function returns. */
@@ -147,8 +172,9 @@ typedef struct skald_request {
   float temperature, top_p, repetition_penalty, sub_temperature, sub_top_p; /* or NaN */
   int32_t top_k, min_new_tokens, sub_top_k;                                 /* or SKALD_UNSET */
   int32_t greedy, sub_greedy;
-  int32_t x_vector_only; /* speak with the speaker vector of `voice` alone */
-  const char* consent;   /* with x_vector: the statement that its speaker allowed it */
+  int32_t x_vector_only;    /* speak with the speaker vector of `voice` alone */
+  const char* consent;      /* with x_vector: the statement that its speaker allowed it */
+  const skald_voice* clone; /* since version 2: speak with this voice, added or not; without `voice` */
 } skald_request;
 
 void skald_request_default(skald_request* request, size_t size);
@@ -250,9 +276,7 @@ skald_status skald_engine_encode(skald_engine* engine, const float* samples, siz
 
 /* ---- voices of Base models ---- */
 
-/* What a clone is made of, and who allowed it. Never changes, but for its consent; used from one thread at a
- * time. */
-typedef struct skald_voice skald_voice;
+/* A skald_voice never changes, but for its consent; it is used from one thread at a time. */
 
 enum { SKALD_IDENTITY_UNKNOWN = 0, SKALD_IDENTITY_REAL = 1, SKALD_IDENTITY_SYNTHETIC = 2 };
 
@@ -311,6 +335,16 @@ skald_status skald_voice_get_info(const skald_voice* voice, skald_voice_info* in
 skald_status skald_engine_add_voice(skald_engine* engine, const skald_voice* voice, int32_t replace,
                                     skald_error* error);
 skald_status skald_engine_remove_voice(skald_engine* engine, const char* name, skald_error* error);
+/* A copy of the voice of that name, which must be closed; *voice is NULL where there is none. Since
+ * version 2.
+ */
+skald_status skald_engine_find_voice(const skald_engine* engine, const char* name, skald_voice** voice,
+                                     skald_error* error);
+/* Calls `take` with the name of each voice that was added, sorted; the name is valid during the call. Since
+ * version 2. */
+skald_status skald_engine_voice_names(const skald_engine* engine,
+                                      void (*take)(void* context, const char* name), void* context,
+                                      skald_error* error);
 
 #ifdef __cplusplus
 }

@@ -123,6 +123,12 @@ EngineOptions to_cpp(const skald_engine_options* options) {
   if (o.compute) out.compute = o.compute;
   out.threads = o.threads, out.slots = o.slots, out.cache_capacity = o.cache_capacity,
   out.codec_chunk = o.codec_chunk, out.kept_voices = o.kept_voices;
+  for (size_t i = 0; i < o.gpu_library_count; ++i) {
+    require(o.gpu_libraries, "gpu_libraries"), require(o.gpu_libraries[i], "gpu_libraries");
+    out.gpu_libraries.emplace_back(o.gpu_libraries[i]);
+  }
+  out.gpu_code = text(o.gpu_code), out.gpu_cache = text(o.gpu_cache), out.gpu_helper = text(o.gpu_helper);
+  out.gpu_deadline_ms = o.gpu_deadline_ms;
   if (o.on_audit)
     out.on_audit = [call = o.on_audit, context = o.audit_context](const std::string& line) {
       call(context, line.c_str());
@@ -149,6 +155,7 @@ SpeechRequest to_cpp(const skald_request* request) {
   out.max_frames = optional(r.max_frames), out.max_new_tokens = optional(r.max_new_tokens);
   out.sampling = sampling_of(r);
   out.x_vector_only = r.x_vector_only != 0, out.consent = text(r.consent);
+  if (r.clone) out.clone = std::make_shared<const Voice>(r.clone->voice);
   return out;
 }
 

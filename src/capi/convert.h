@@ -87,5 +87,11 @@ void copy_codes(const std::vector<int32_t>& from, int32_t* codes, size_t capacit
 
 struct skald_engine {
   std::unique_ptr<skald::Engine> engine;
-  skald::capi::StringList voices, languages;
+  skald::capi::StringList voices, languages, device_notes;
+};
+
+struct skald_voice {
+  skald::Voice voice;
+  std::string hash;
+  skald::capi::StringList warnings;
 };

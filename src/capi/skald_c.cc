@@ -41,6 +41,7 @@ int32_t skald_c_api_version(void) { return SKALD_C_API_VERSION; }
 
 const char* skald_status_name(int32_t status) {
   if (status == SKALD_OK) return "ok";
+  if (status < 0) return "internal";
   return error_code_name(static_cast<ErrorCode>(status - 1)).data();
 }
 
@@ -51,7 +52,7 @@ void skald_engine_options_default(skald_engine_options* options, size_t size) {
   skald_engine_options o = {};
   o.threads = defaults.threads, o.slots = defaults.slots;
   o.cache_capacity = defaults.cache_capacity, o.codec_chunk = defaults.codec_chunk;
-  o.kept_voices = defaults.kept_voices;
+  o.kept_voices = defaults.kept_voices, o.gpu_deadline_ms = defaults.gpu_deadline_ms;
   fill_default(o, options, size);
 }
 
@@ -65,6 +66,7 @@ skald_status skald_engine_open(const char* model_dir, const skald_engine_options
     opened->engine = Engine::open(model_dir, capi::to_cpp(options));
     opened->voices.assign(opened->engine->info().voices);
     opened->languages.assign(opened->engine->info().languages);
+    opened->device_notes.assign(opened->engine->info().device_notes);
     *engine = opened.release();
     return SKALD_OK;
   });
@@ -83,7 +85,24 @@ skald_status skald_engine_info(const skald_engine* engine, skald_model_info* inf
     out.sample_rate = m.sample_rate, out.samples_per_frame = m.samples_per_frame, out.groups = m.groups;
     out.hidden_size = m.hidden_size, out.vocab_size = m.vocab_size, out.codes = m.codes;
     out.takes_instruct = m.takes_instruct;
+    out.device = m.device.c_str(), out.device_notes = engine->device_notes.data(),
+    out.device_note_count = engine->device_notes.size();
     capi::copy_known(out, info, "skald_model_info");
+    return SKALD_OK;
+  });
+}
+
+skald_status skald_engine_status(const skald_engine* engine, char* text, size_t capacity, size_t* size,
+                                 skald_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine"), require(size, "size");
+    if (capacity > 0) require(text, "text");
+    const std::string status = engine->engine->status();
+    *size = status.size() + 1;
+    if (capacity == 0) return SKALD_OK;
+    const size_t part = std::min(capacity - 1, status.size());
+    std::copy_n(status.data(), part, text);
+    text[part] = '\0';
     return SKALD_OK;
   });
 }

@@ -10,12 +10,6 @@ using namespace skald;
 using capi::guarded;
 using capi::require;
 
-struct skald_voice {
-  Voice voice;
-  std::string hash;
-  capi::StringList warnings;
-};
-
 namespace {
 
 skald_voice* new_voice(Voice voice, std::vector<std::string> warnings) {
@@ -112,6 +106,27 @@ skald_status skald_engine_remove_voice(skald_engine* engine, const char* name, s
   return guarded(error, [&] {
     require(engine, "engine"), require(name, "name");
     engine->engine->remove_voice(name);
+    return SKALD_OK;
+  });
+}
+
+skald_status skald_engine_find_voice(const skald_engine* engine, const char* name, skald_voice** voice,
+                                     skald_error* error) {
+  return guarded(error, [&] {
+    require(voice, "voice");
+    *voice = nullptr;
+    require(engine, "engine"), require(name, "name");
+    if (const auto found = engine->engine->find_voice(name)) *voice = new_voice(*found, {});
+    return SKALD_OK;
+  });
+}
+
+skald_status skald_engine_voice_names(const skald_engine* engine,
+                                      void (*take)(void* context, const char* name), void* context,
+                                      skald_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine"), require(take ? engine : nullptr, "take");
+    for (const std::string& name : engine->engine->voice_names()) take(context, name.c_str());
     return SKALD_OK;
   });
 }

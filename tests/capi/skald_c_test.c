@@ -52,6 +52,8 @@ static void test_names(void) {
   CHECK(strcmp(skald_status_name(SKALD_ERROR_UNKNOWN_VOICE), "unknown_voice") == 0);
   CHECK(strcmp(skald_status_name(SKALD_ERROR_IO), "io") == 0);
   CHECK(strcmp(skald_status_name(-5), "internal") == 0);
+  CHECK(strcmp(skald_status_name(INT32_MIN), "internal") == 0);
+  CHECK(strcmp(skald_status_name(INT32_MAX), "internal") == 0);
   CHECK(strcmp(skald_stop_name(SKALD_STOP_EOS), "eos") == 0);
   CHECK(strcmp(skald_stop_name(SKALD_STOP_RUNAWAY), "runaway") == 0);
 }
@@ -64,6 +66,40 @@ static void test_info(skald_engine* engine) {
   CHECK(info.voice_count == 4 && strcmp(info.voices[0], "anna") == 0);
   CHECK(info.language_count == 6 && strcmp(info.languages[0], "auto") == 0);
   CHECK(info.sample_rate == 24000 && info.samples_per_frame == 1920 && info.groups == 16);
+  CHECK(strncmp(info.device, "cpu", 3) == 0 && info.device_note_count == 0);
+}
+
+static void test_status(const skald_engine* engine) {
+  char text[512], part[4] = "???";
+  size_t size = 0;
+  CHECK(skald_engine_status(engine, NULL, 0, &size, NULL) == SKALD_OK && size > 3 && size <= sizeof text);
+  CHECK(skald_engine_status(engine, text, sizeof text, &size, NULL) == SKALD_OK && strlen(text) + 1 == size);
+  CHECK(skald_engine_status(engine, part, 3, &size, NULL) == SKALD_OK && size == strlen(text) + 1);
+  CHECK(memcmp(part, text, 2) == 0 && part[2] == '\0');
+  CHECK(skald_engine_status(engine, NULL, 3, &size, NULL) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_engine_status(NULL, text, 3, &size, NULL) == SKALD_ERROR_INVALID_ARGUMENT);
+}
+
+/* Options of the device reach the engine. */
+static void test_device_options(void) {
+  static const char* const folders[] = {"/no/such/folder", NULL};
+  char path[8192];
+  skald_engine_options options;
+  skald_engine* engine = NULL;
+  skald_error error;
+  snprintf(path, sizeof path, "%s/tiny-cv", models);
+  skald_engine_options_default(&options, sizeof options);
+  CHECK(options.gpu_deadline_ms > 1000);
+  options.gpu_deadline_ms = 5;
+  CHECK(skald_engine_open(path, &options, &engine, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "gpu_deadline_ms is 5") != NULL);
+  skald_engine_options_default(&options, sizeof options);
+  options.gpu_libraries = folders, options.gpu_library_count = 2;
+  CHECK(skald_engine_open(path, &options, &engine, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "gpu_libraries") != NULL);
+  options.gpu_library_count = 1;
+  CHECK(skald_engine_open(path, &options, &engine, &error) == SKALD_OK);
+  skald_engine_close(engine);
 }
 
 /* A caller compiled against an older, shorter structure: nothing is written behind it. */
@@ -252,6 +288,8 @@ static void audit(void* context, const char* line) {
   ++audited;
 }
 
+static void join(void* context, const char* name) { strcat(strcat((char*)context, name), ";"); }
+
 /* A recording made of plain C: a buzz with some noise. */
 static float* recording(size_t count) {
   float* samples = malloc(count * sizeof *samples);
@@ -264,6 +302,36 @@ static float* recording(size_t count) {
   return samples;
 }
 
+/* The names of an engine that has one voice, and a copy of that voice. */
+static skald_voice* find_anna(const skald_engine* engine, const char* hash) {
+  char names[100] = "";
+  skald_voice* found = NULL;
+  skald_voice_info info;
+  skald_error error;
+  CHECK(skald_engine_voice_names(engine, join, names, &error) == SKALD_OK && strcmp(names, "anna;") == 0);
+  CHECK(skald_engine_voice_names(engine, NULL, names, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_engine_find_voice(engine, "nobody", &found, &error) == SKALD_OK && found == NULL);
+  CHECK(skald_engine_find_voice(engine, NULL, &found, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+  CHECK(skald_engine_find_voice(engine, "anna", &found, &error) == SKALD_OK && found != NULL);
+  info.size = sizeof info;
+  CHECK(skald_voice_get_info(found, &info, &error) == SKALD_OK);
+  CHECK(strcmp(info.name, "anna") == 0 && strcmp(info.hash, hash) == 0);
+  return found;
+}
+
+/* With a voice that no name leads to; closes it. */
+static void speak_as(skald_engine* engine, skald_voice* voice) {
+  skald_request speech = simple("Hello");
+  skald_stream* stream = NULL;
+  skald_audio audio;
+  const int before = audited;
+  speech.voice = NULL, speech.clone = voice;
+  CHECK(skald_stream_start(engine, &speech, &stream, NULL) == SKALD_OK && audited == before + 1);
+  skald_voice_close(voice);
+  CHECK(skald_stream_next(stream, 12, &audio, NULL) == SKALD_OK && audio.count > 0);
+  skald_stream_close(stream);
+}
+
 /* B118: straight through the C interface. */
 static void test_voice(void) {
   enum { kCount = 30000, kFrames = 16 };
@@ -271,7 +339,7 @@ static void test_voice(void) {
   skald_engine_options options;
   skald_engine* engine = NULL;
   skald_voice_request request;
-  skald_voice *voice = NULL, *back = NULL;
+  skald_voice *voice = NULL, *back = NULL, *found;
   skald_voice_info info;
   skald_request speech = simple("Hello");
   skald_stream* stream = NULL;
@@ -328,6 +396,7 @@ static void test_voice(void) {
   CHECK(skald_engine_add_voice(engine, back, 0, &error) == SKALD_OK);
   CHECK(skald_engine_add_voice(engine, voice, 0, &error) == SKALD_ERROR_VOICE_EXISTS);
   CHECK(skald_engine_add_voice(engine, voice, 1, &error) == SKALD_OK);
+  found = find_anna(engine, info.hash);
   CHECK(skald_stream_start(engine, &speech, &stream, &error) == SKALD_OK && audited == 2);
   CHECK(skald_stream_next(stream, 12, &audio, &error) == SKALD_OK && audio.count > 0);
   skald_stream_close(stream);
@@ -340,6 +409,8 @@ static void test_voice(void) {
   CHECK(skald_engine_remove_voice(engine, "anna", &error) == SKALD_OK);
   CHECK(skald_engine_remove_voice(engine, "anna", &error) == SKALD_ERROR_UNKNOWN_VOICE);
   CHECK(skald_engine_remove_voice(engine, NULL, &error) == SKALD_ERROR_INVALID_ARGUMENT);
+
+  speak_as(engine, found);
 
   /* The numbers themselves. */
   speech.voice = NULL, speech.x_vector = info.x_vector, speech.x_vector_count = info.x_vector_count;
@@ -359,6 +430,8 @@ int main(int argc, char** argv) {
   engine = open_model("tiny-endless");
   test_names();
   test_info(engine);
+  test_status(engine);
+  test_device_options();
   test_short_structures(engine);
   test_speech(engine);
   test_errors(engine);
