@@ -84,6 +84,17 @@ class Scheduler::Loop {
     return std::make_shared<Pace>(core_->samples_per_frame() / rate, live);
   }
 
+  /// Runs what goes past the rounds; an error of the device counts there too.
+  template <class Work>
+  auto watched(Work&& work) {
+    try {
+      return work(*engine_);
+    } catch (...) {
+      note_fault(std::current_exception());
+      throw;
+    }
+  }
+
   SchedulerState state() const {
     const std::lock_guard lock(bell_->mutex);
     SchedulerState s = state_;
@@ -157,19 +168,18 @@ class Scheduler::Loop {
     return u.stopped() || u.cancelled() || job.frames + u.deliverable() < options_.ready_frames;
   }
 
-  /// Whether the next frame can be had; tells a reader that waits when it cannot for want of text.
+  /// Whether the next frame can be had. For want of text it cannot: hand_over() tells the reader.
   bool look_for_text(Job& job) {
     uint64_t texts = 0;
     {
       const std::lock_guard lock(bell_->mutex);
       texts = job.texts;
     }
-    if (job.utterance.ready()) return true;
-    if (job.utterance.stopped()) return false;
-    const std::lock_guard lock(bell_->mutex);
-    job.starved_at = texts + 1;
-    job.changed.notify_all();
-    return false;
+    const bool waited = std::exchange(job.starved_with, std::nullopt).has_value();
+    const bool ready = job.utterance.ready();
+    if (ready && waited) job.pace->resume(Clock::now());
+    if (!ready && !job.utterance.stopped()) job.starved_with = texts;
+    return ready;
   }
 
   /// Runs one frame of the chosen ones, and where the device works behind the host hands some more over.
@@ -183,14 +193,12 @@ class Scheduler::Loop {
       }
     } catch (...) {
       for (const auto& job : batch) job->utterance.end_with(std::current_exception());
-      note_fault(std::current_exception());
     }
     uint64_t frames = 0;
     for (const auto& job : batch) {
       if (!job->utterance.in_flight()) continue;
       job->utterance.collect();
       ++frames;
-      if (job->utterance.error()) note_fault(job->utterance.error());
     }
     const double share = milliseconds(from, Clock::now()) / static_cast<double>(batch.size());
     for (const auto& job : batch) job->utterance.charge(share);
@@ -209,10 +217,13 @@ class Scheduler::Loop {
     for (const auto& job : able) {
       if (!job->utterance.in_flight() && !job->utterance.can_submit(0)) continue;
       takers.push_back(job);
-      candidates.push_back({job->pace->lead(now), job->order});
+      candidates.push_back({job->pace->turn(now, job->served), job->order});
     }
     Jobs chosen;
-    for (const size_t i : choose_frames(candidates, model::kMaxLanes)) chosen.push_back(takers[i]);
+    for (const size_t i : choose_frames(candidates, model::kMaxLanes)) {
+      takers[i]->served = now;
+      chosen.push_back(takers[i]);
+    }
     return chosen;
   }
 
@@ -234,22 +245,45 @@ class Scheduler::Loop {
     return true;
   }
 
-  /// Decodes what the reader wants by now, and tells it about an end.
+  /// Decodes what the reader wants by now, and tells it about an end or the need of text. Before the latter
+  /// it gets all there is: it may wait for the text a long time.
   void hand_over(Job& job) {
     Utterance& u = job.utterance;
     const auto now = Clock::now();
     // Less than what may be ready at once, or the stream would wait for its reader and the reader for it.
     const int32_t most = std::clamp(options_.ready_frames / 2, 1, core_->options.codec_chunk);
-    const int32_t wanted = job.pace->live() ? chunk_frames(job.pace->lead(now), most) : most;
+    const int32_t wanted = job.starved_with   ? 1
+                           : job.pace->live() ? chunk_frames(job.pace->lead(now), most)
+                                              : most;
     while (!u.over() && (u.stopped() || u.deliverable() >= wanted)) {
       AudioChunk chunk = u.deliver_ready(most);
       worked_ = true;
+      if (u.error()) note_fault(u.error());  // before the reader sees it
       if (chunk.frames > 0) job.pace->heard(chunk.frames, Clock::now());
       publish(job, std::move(chunk));
     }
+    if (!job.starved_with) return;
+    const std::lock_guard lock(bell_->mutex);
+    job.starved_at = *job.starved_with + 1;
+    job.changed.notify_all();
   }
 
+  /// Gives the reader what was made. Where there is no memory for that the stream ends, and it alone.
   void publish(Job& job, AudioChunk chunk) {
+    try {
+      give(job, std::move(chunk));
+    } catch (...) {
+      job.utterance.cancel();
+      job.utterance.deliver_ready(1);  // over: its slot is free
+      job.queue.close();
+      const std::lock_guard lock(bell_->mutex);
+      job.error = std::current_exception();
+      job.over = true;
+      job.changed.notify_all();
+    }
+  }
+
+  void give(Job& job, AudioChunk chunk) {
     const std::vector<int32_t>& codes = job.utterance.all_codes();
     SpeechResult result = job.utterance.result();
     if (job.utterance.over()) job.queue.close();
@@ -318,13 +352,17 @@ class Client final : public Engine {
   std::string status() const override { return loop_->engine().status(); }
   PromptInfo prompt(const SpeechRequest& request) const override { return loop_->engine().prompt(request); }
   std::vector<float> decode(std::span<const int32_t> codes, DecodeMode mode) override {
-    return loop_->engine().decode(codes, mode);
+    return loop_->watched([&](Engine& e) { return e.decode(codes, mode); });
   }
   void decode_to(std::span<const int32_t> codes, DecodeMode mode, const SampleSink& sink) override {
-    loop_->engine().decode_to(codes, mode, sink);
+    loop_->watched([&](Engine& e) { e.decode_to(codes, mode, sink); });
   }
-  std::vector<int32_t> encode(const SampleSource& source) override { return loop_->engine().encode(source); }
-  MadeVoice make_voice(const VoiceRequest& request) override { return loop_->engine().make_voice(request); }
+  std::vector<int32_t> encode(const SampleSource& source) override {
+    return loop_->watched([&](Engine& e) { return e.encode(source); });
+  }
+  MadeVoice make_voice(const VoiceRequest& request) override {
+    return loop_->watched([&](Engine& e) { return e.make_voice(request); });
+  }
   void add_voice(Voice voice, bool replace) override { loop_->engine().add_voice(std::move(voice), replace); }
   void remove_voice(std::string_view name) override { loop_->engine().remove_voice(name); }
   std::shared_ptr<const Voice> find_voice(std::string_view name) const override {

@@ -17,6 +17,7 @@ Job::Job(std::shared_ptr<Core> core, const SpeechRequest& request, bool text_fol
       utterance(core, request, prepare(core->config(), core->tokenizer, request, text_follows), nullptr,
                 started),
       pace(std::move(pace_of_client)),
+      served(started),
       result(utterance.result()) {
   if (!feed) return;
   utterance.pull_text = [this] { feed->pull(queue, utterance); };

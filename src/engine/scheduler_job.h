@@ -19,14 +19,25 @@ class Pace {
  public:
   Pace(double frame_seconds, bool live) : frame_seconds_(frame_seconds), live_(live) {}
   bool live() const { return live_; }
+  /// A listener who ran dry hears what comes now from its start.
   void heard(int32_t frames, Clock::time_point now) {
-    if (!first_) first_ = now;
+    if (!first_ || *lead(now) < 0) first_ = now, frames_ = 0;
     frames_ += frames;
+  }
+  /// Text came after there was none: whoever ran dry meanwhile waits for a first frame again.
+  void resume(Clock::time_point now) {
+    if (first_ && *lead(now) < 0) first_.reset(), frames_ = 0;
   }
   std::optional<double> lead(Clock::time_point now) const {
     if (!first_) return std::nullopt;
     return static_cast<double>(frames_) * frame_seconds_ -
            std::chrono::duration<double>(now - *first_).count();
+  }
+  /// The lead that decides about the next frames. Where nobody listens it is ample, less the time since the
+  /// stream was `served`: listeners come first, and even late ones do not keep it out for ever.
+  std::optional<double> turn(Clock::time_point now, Clock::time_point served) const {
+    if (live_) return lead(now);
+    return kAmpleLead - std::chrono::duration<double>(now - served).count();
   }
 
  private:
@@ -59,7 +70,8 @@ struct Job {
   Utterance utterance;
   std::shared_ptr<Pace> pace;
   uint64_t order = 0;
-  size_t codes_published = 0;
+  Clock::time_point served;              ///< when it came, or its last frame was begun
+  std::optional<uint64_t> starved_with;  ///< `texts` when there was too little text for the next frame
 
   // ---- shared
   std::condition_variable changed;

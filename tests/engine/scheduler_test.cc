@@ -9,8 +9,12 @@
 #include <random>
 #include <thread>
 
+#include "clip.h"
 #include "engine/long_text.h"
+#include "engine/scheduler_job.h"
+#include "heap_limit.h"
 #include "support.h"
+#include "watched_device.h"
 
 namespace skald::test {
 namespace {
@@ -76,6 +80,47 @@ TEST(ChunkFrames, OneFirstThenGrowing) {
   EXPECT_EQ(engine::chunk_frames(100, 16), 16);
   EXPECT_EQ(engine::chunk_frames(-3, 16), 4);
   EXPECT_EQ(engine::chunk_frames(-3, 2), 2);
+}
+
+// ---- the pace of a listener
+
+TEST(Pace, AListenerWhoRanDryBeginsAnew) {
+  const engine::Clock::time_point start{};
+  engine::Pace pace(0.08, true);
+  EXPECT_FALSE(pace.lead(start));
+  pace.heard(10, start);
+  EXPECT_NEAR(*pace.lead(start + 300ms), 0.5, 1e-9);
+  EXPECT_NEAR(*pace.lead(start + 30s), -29.2, 1e-9);
+  pace.heard(5, start + 30s);
+  EXPECT_NEAR(*pace.lead(start + 30s), 0.4, 1e-9) << "29 s of silence are not made up for";
+}
+
+TEST(Pace, AfterAPauseOfTheTextTheFirstFrameIsWaitedFor) {
+  const engine::Clock::time_point start{};
+  engine::Pace pace(0.08, true);
+  pace.heard(10, start);
+  pace.resume(start + 300ms);
+  EXPECT_NEAR(*pace.lead(start + 300ms), 0.5, 1e-9) << "the listener did not notice the pause";
+  pace.resume(start + 30s);
+  EXPECT_FALSE(pace.lead(start + 30s));
+}
+
+TEST(Pace, ListenersGoBeforeStreamsThatNobodyHears) {
+  const engine::Clock::time_point start{};
+  const auto now = start + 10s;
+  engine::Pace heard(0.08, true), fresh(0.08, true), ahead(0.08, true), unheard(0.08, false);
+  heard.heard(10, now), ahead.heard(100, now);
+  const auto order_with = [&](engine::Clock::time_point served) {
+    const std::vector<Candidate> c{{unheard.turn(now, served), 0},
+                                   {heard.turn(now, start), 1},
+                                   {fresh.turn(now, start), 2},
+                                   {ahead.turn(now, start), 3}};
+    return choose_frames(c, 8);
+  };
+  EXPECT_THAT(order_with(now), ElementsAre(2, 1, 0)) << "someone waits for a first frame, so that one yields";
+  EXPECT_THAT(order_with(now - 1s), ElementsAre(2, 0, 1)) << "but not for ever";
+  const std::vector<Candidate> both{{unheard.turn(now, now), 0}, {ahead.turn(now, start), 1}};
+  EXPECT_THAT(choose_frames(both, 8), ElementsAre(0, 1)) << "a request for a file takes nobody's turn";
 }
 
 // ---- the same codes
@@ -176,6 +221,24 @@ TEST(Scheduler, TextStreamWaitsForTextOfAnotherThread) {
   EXPECT_GT(frames, 0);
 }
 
+// A reader that is asked for text may wait for it a long time: it has every frame that the text so far gave.
+TEST(Scheduler, NothingIsWithheldWhileTextIsAwaited) {
+  const auto frames_before_text_is_needed = [](Engine& engine) {
+    const auto stream = engine.start_text_stream(simple("", 900));
+    stream->push("A sentence of some length that is not over, whatever else may still be said about");
+    int32_t frames = 0;
+    for (StreamReply reply = stream->poll(4); reply.event == StreamEvent::chunk; reply = stream->poll(4))
+      frames += reply.chunk.frames;
+    return frames;
+  };
+  const int32_t alone = frames_before_text_is_needed(tiny("tiny-endless"));
+  ASSERT_GT(alone, 8);
+  Scheduler scheduler(core_with("tiny-endless", 2));
+  for (const bool live : {true, false})
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(frames_before_text_is_needed(*scheduler.client(live)), alone) << live;
+}
+
 TEST(Scheduler, LongTextSpeaksThroughIt) {
   engine::LongTextOptions options;
   options.max_piece = 20;
@@ -265,6 +328,71 @@ TEST(Scheduler, CancelFreesTheSlotWithinAFrame) {
     EXPECT_EQ(speak(*other, simple("Hello", 2)).result.frames, 2);
   }
   EXPECT_EQ(scheduler.state().active, 0);
+}
+
+/// A model on a device that is lost as soon as a test says so.
+std::shared_ptr<engine::Core> losable(const std::string& name, const std::atomic<bool>& lost) {
+  EngineOptions options;
+  options.threads = 1, options.slots = 1, options.cache_capacity = 1024;
+  return engine::load_core(model_dir(name), options, [&](auto device) {
+    return std::make_unique<WatchedDevice>(std::move(device), [&](std::string_view, std::string_view) {
+      if (lost) throw Error(ErrorCode::device_lost, "the device was taken away");
+    });
+  });
+}
+
+// Whoever watches the scheduler must see it, whatever the request was doing.
+TEST(Scheduler, ADeviceLostBeforeTheFirstFrameIsAFault) {
+  std::atomic<bool> lost = false;
+  Scheduler scheduler(losable("tiny-cv", lost));
+  EXPECT_FALSE(speak(*scheduler.client(true), simple("Hello", 2)).error);
+  EXPECT_FALSE(scheduler.state().fault);
+  lost = true;  // while nobody speaks
+  const Outcome out = speak(*scheduler.client(true), simple("Hello", 2));
+  const auto fault = scheduler.state().fault;
+  ASSERT_TRUE(out.error);
+  EXPECT_EQ(out.error->code(), ErrorCode::device_lost);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code(), ErrorCode::device_lost);
+}
+
+TEST(Scheduler, ADeviceLostBesideTheRoundsIsAFault) {
+  const auto fault_of = [](const auto& work) {
+    std::atomic<bool> lost = false;
+    Scheduler scheduler(losable("tiny-base", lost));
+    const auto client = scheduler.client(true);
+    lost = true;
+    EXPECT_EQ(error_of([&] { work(*client); }).code(), ErrorCode::device_lost);
+    return scheduler.state().fault.has_value();
+  };
+  VoiceRequest voice;
+  voice.name = "anna", voice.consent = "yes", voice.recording.samples = clip_samples(48000, 3);
+  EXPECT_TRUE(fault_of([&](Engine& e) { e.make_voice(voice); }));
+  EXPECT_TRUE(fault_of([](Engine& e) { e.decode(std::vector<int32_t>(16), DecodeMode::stream); }));
+  EXPECT_TRUE(fault_of([](Engine& e) { e.encode([](std::span<float> to) { return to.size(); }); }));
+}
+
+// The thread of the scheduler serves everyone: what one stream cannot have is that stream's end.
+TEST(Scheduler, NoMemoryForSamplesEndsTheirStreamOnly) {
+  Scheduler scheduler(core_with("tiny-endless", 2));
+  const auto client = scheduler.client(true);
+  const auto unread = client->start_stream(simple("Hello", 200));
+  {
+    // Samples of 50 frames wait for their reader; nothing else is as large.
+    const HeapLimit limit(SIZE_MAX, 200'000);
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (scheduler.state().active > 0 && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(scheduler.state().active, 0);
+  int32_t frames = 0;
+  const auto read = [&] {
+    for (;;) frames += unread->next_audio(8).frames;
+  };
+  EXPECT_THROW(read(), std::bad_alloc);
+  EXPECT_GE(frames, 8) << "what there was is kept";
+  EXPECT_FALSE(scheduler.state().fault) << "the device has nothing to do with it";
+  EXPECT_FALSE(speak(*client, simple("Hello", 2)).error);
 }
 
 TEST(Scheduler, AnUnreadStreamThatIsDroppedGivesItsSlotBack) {
