@@ -62,7 +62,7 @@ step_strings() {
 }
 
 step_shell() {
-  git ls-files -z | xargs -0 -r grep -lIE -m1 '^#!/bin/(ba)?sh' | xargs -r shellcheck -S warning
+  git grep -lIE '^#!/bin/(ba)?sh' | xargs -r shellcheck -S warning
 }
 
 # ---- builds and their tests ---------------------------------------------------------------------------------------
