@@ -39,7 +39,7 @@ const auto as_voices = [](const std::string& bytes) { import_voices(bytes, "file
 
 std::string le(uint64_t v, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(v >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += i < 8 ? static_cast<char>(v >> (8 * i)) : '\0';
   return out;
 }
 
