@@ -86,13 +86,18 @@ std::vector<float> prepare_clip(const VoiceRequest& r, MadeVoice& made) {
   return clip;
 }
 
+/// For long work under the compute lock: lets everyone who waits for it have a turn.
+auto turns_of_others(Core& core) {
+  return [&core] { core.compute.unlock(), core.compute.lock(); };
+}
+
 /// Loads the encoders at their first use, if there is memory for them.
 void ready_encoders(Core& core) {
   const std::lock_guard lock(core.compute);
   if (core.encoders_loaded) return;
   if (core.options.device == "cpu")
     check_memory(core.model->encoder_memory(), available_memory(), core.options);
-  core.model->load_encoders();
+  core.model->load_encoders(turns_of_others(core));
   core.encoders_loaded = true;
 }
 
@@ -175,7 +180,7 @@ MadeVoice make_voice(Core& core, const VoiceRequest& r) {
   const auto from = Clock::now();
   {
     const std::lock_guard lock(core.compute);
-    made.voice.x_vector = core.model->speaker_vector(clip);
+    made.voice.x_vector = core.model->speaker_vector(clip, turns_of_others(core));
   }
   if (!r.ref_text.empty())
     made.voice.codes = encode_chunks(core, [&, left = std::span(clip)]() mutable {

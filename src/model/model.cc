@@ -122,15 +122,15 @@ class LoadedModel final : public Model {
     }
     return m;
   }
-  void load_encoders() override {
+  void load_encoders(const std::function<void()>& pause) override {
     if (codec_encoder_) return;
     if (has_speaker_encoder())
       speaker_encoder_ = std::make_unique<SpeakerEncoder>(
-          device_, WeightLoader(device_, main_, "speaker_encoder.").exactly(), *config_.speaker_encoder,
-          options_.reference_samples);
-    codec_encoder_ =
-        std::make_unique<CodecEncoder>(device_, WeightLoader(device_, codec_file_, "encoder.").exactly(),
-                                       config_.codec, options_.codec_chunk);
+          device_, WeightLoader(device_, main_, "speaker_encoder.").exactly().pausing(pause),
+          *config_.speaker_encoder, options_.reference_samples);
+    codec_encoder_ = std::make_unique<CodecEncoder>(
+        device_, WeightLoader(device_, codec_file_, "encoder.").exactly().pausing(pause), config_.codec,
+        options_.codec_chunk);
   }
   std::string speaker_encoder_hash() const override {
     if (!has_speaker_encoder()) return {};
@@ -140,9 +140,10 @@ class LoadedModel final : public Model {
         hash.add(main_->get(name, main_->shape(name)).data);
     return hex(hash.finish());
   }
-  std::vector<float> speaker_vector(std::span<const float> samples) override {
+  std::vector<float> speaker_vector(std::span<const float> samples,
+                                    const std::function<void()>& pause) override {
     if (!speaker_encoder_) throw Error(ErrorCode::internal, "the speaker encoder is not loaded");
-    return speaker_encoder_->encode(samples);
+    return speaker_encoder_->encode(samples, pause);
   }
   void encode_reset() override {
     if (!codec_encoder_) throw Error(ErrorCode::internal, "the codec encoder is not loaded");

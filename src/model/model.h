@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -90,11 +91,14 @@ class Model {
 
   // Reference audio, 24 kHz mono. One stream at a time; the encoders are loaded by load_encoders(), once.
   virtual MemoryEstimate encoder_memory() const = 0;
-  virtual void load_encoders() = 0;
+  /// This and speaker_vector() take seconds. They call `pause` again and again while the device is at rest:
+  /// other work on the model may be done in it, but for reference audio. May be empty.
+  virtual void load_encoders(const std::function<void()>& pause = {}) = 0;
   /// Which speaker encoder this is: SHA-256 over its biases; empty for a model without one.
   virtual std::string speaker_encoder_hash() const = 0;
   /// SpeakerEncoder::kLeastSamples to reference_samples samples -> [hidden]. Base models.
-  virtual std::vector<float> speaker_vector(std::span<const float> samples) = 0;
+  virtual std::vector<float> speaker_vector(std::span<const float> samples,
+                                            const std::function<void()>& pause = {}) = 0;
   virtual void encode_reset() = 0;
   /// The next samples of the stream; appends codes [frames * groups]. Only the last call may end inside a
   /// frame.

@@ -228,9 +228,13 @@ std::vector<float> SpeakerEncoder::read_vector() const {
   return vector;
 }
 
-std::vector<float> SpeakerEncoder::encode(std::span<const float> samples) {
+std::vector<float> SpeakerEncoder::encode(std::span<const float> samples,
+                                          const std::function<void()>& pause) {
   stage(samples);
-  device_.run(program_);
+  if (pause && device_.frames_ahead() == 0)
+    for (size_t i = 0; i < device_.ops(program_).size(); ++i) device_.run_op(program_, i), pause();
+  else
+    device_.run(program_);
   return read_vector();
 }
 

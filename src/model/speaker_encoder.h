@@ -2,6 +2,7 @@
 // section 7.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,8 +25,9 @@ class SpeakerEncoder {
   SpeakerEncoder(backend::Backend& device, const WeightLoader& loader, const SpeakerEncoderConfig& config,
                  int32_t max_samples);
 
-  /// kLeastSamples to max_samples samples -> [enc_dim].
-  std::vector<float> encode(std::span<const float> samples);
+  /// kLeastSamples to max_samples samples -> [enc_dim]. On a device that does not work behind the host it
+  /// stops after every op and calls `pause`, if there is one.
+  std::vector<float> encode(std::span<const float> samples, const std::function<void()>& pause = {});
 
   static uint64_t weight_bytes(const SpeakerEncoderConfig& config);
   static uint64_t buffer_bytes(const SpeakerEncoderConfig& config, int32_t max_samples);

@@ -1,6 +1,7 @@
 // Moves checkpoint tensors to a backend by name; the one place that reports a missing or misshapen tensor.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,6 +31,13 @@ class WeightLoader {
     return exact;
   }
 
+  /// The same tensors; `after_each` runs whenever one was moved.
+  WeightLoader pausing(std::function<void()> after_each) const {
+    WeightLoader pausing = *this;
+    pausing.after_each_ = std::move(after_each);
+    return pausing;
+  }
+
   backend::Weight matrix(const std::string& name, int64_t out, int64_t in) const {
     return load(backend::WeightRole::matrix, name, {out, in});
   }
@@ -55,6 +63,7 @@ class WeightLoader {
   std::shared_ptr<const Checkpoint> file_;
   std::string prefix_;
   bool exact_ = false;
+  std::function<void()> after_each_;
 };
 
 }  // namespace skald::model

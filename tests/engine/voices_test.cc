@@ -2,15 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "clip.h"
 #include "engine/make_voice.h"
+#include "engine/streams.h"
 #include "support.h"
+#include "watched_device.h"
 
 namespace skald::test {
 namespace {
@@ -212,6 +217,56 @@ TEST(MakeVoice, LongTextsAreRefusedByTheirNames) {
   SpeechRequest speech = simple("Hello", 2);
   speech.voice.clear(), speech.x_vector.assign(32, 0.5f), speech.consent = more;
   EXPECT_THAT(error_of([&] { base().start_stream(speech); }).what(), HasSubstr("consent has 65537 bytes"));
+}
+
+/// How often others came between the first and the last of our own steps.
+struct Turns {
+  bool begun = false;
+  int waiting = 0, taken = 0;
+  void ours() {
+    if (begun) taken += waiting;
+    begun = true, waiting = 0;
+  }
+  void others() { ++waiting; }
+};
+
+// Loading the encoders and the speaker vector of a clip take seconds with a large model.
+TEST(MakeVoice, ThoseWhoSpeakHaveTheirTurnsMeanwhile) {
+  std::mutex mutex;
+  Turns loading, encoding;
+  const auto maker = std::this_thread::get_id();
+  const auto watch = [&](std::string_view call, std::string_view name) {
+    const bool load = call == "load" && name.starts_with("speaker_encoder."),
+               encode = call.starts_with("run") && name == "speaker_encoder";
+    // As slow as a large model's, so that the other thread comes to wait for its turn.
+    if (load || encode) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const std::lock_guard lock(mutex);
+    if (load) loading.ours();
+    if (encode) encoding.ours();
+    if (call == "run" && std::this_thread::get_id() != maker) loading.others(), encoding.others();
+  };
+  EngineOptions options;
+  options.threads = 1, options.slots = 2, options.cache_capacity = 1024;
+  const auto engine =
+      engine::make_engine(engine::load_core(model_dir("tiny-base"), options, [&](auto device) {
+        return std::make_unique<WatchedDevice>(std::move(device), watch);
+      }));
+  std::atomic<bool> speaking = false, enough = false;
+  std::thread speaker([&] {
+    SpeechRequest r = simple("Hello", 100);
+    r.voice.clear(), r.x_vector.assign(32, 0.5f), r.consent = "synthetic numbers";
+    while (!enough) {
+      const auto stream = engine->start_stream(r);
+      for (bool last = false; !last && !enough; speaking = true) last = stream->next_audio(1).last;
+    }
+  });
+  while (!speaking) std::this_thread::yield();
+  const MadeVoice made = engine->make_voice(ask_for(48'000));
+  enough = true;
+  speaker.join();
+  EXPECT_EQ(made.voice.x_vector, base().make_voice(ask_for(48'000)).voice.x_vector);
+  EXPECT_GT(loading.taken, 0);
+  EXPECT_GT(encoding.taken, 0);
 }
 
 // B121: what a name may be.
