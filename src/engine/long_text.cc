@@ -447,9 +447,9 @@ void LongText::rethrow(const Error& error) {
   if (in_piece_ && current_.index < 0 && error.code() != ErrorCode::cancelled) {
     where = "disclaimer: ";
   } else if (!one && in_piece_ && error.code() != ErrorCode::cancelled) {
-    where = fmt::format("piece {}{} (\"{}\"): ", current_.index + 1,
+    where = fmt::format("piece {}{}{}: ", current_.index + 1,
                         feed_->source ? "" : fmt::format(" of {}", feed_->whole.size()),
-                        first_words(current_.text));
+                        options_.quote_text ? fmt::format(" (\"{}\")", first_words(current_.text)) : "");
   }
   const bool twice = current_.attempts > 1 && error.code() == ErrorCode::runaway;
   const std::string tried =

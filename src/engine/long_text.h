@@ -74,6 +74,7 @@ struct LongTextOptions {
       false;  ///< give out no sample of a piece before it is whole, so that a runaway can be tried again
   bool retry = true;  ///< try a runaway piece once more with another seed while none of it has been given out
   bool clean_text = false;  ///< text::clean_invisible over the text of every piece
+  bool quote_text = true;   ///< errors quote the first words of the piece; not where they end up in a log
   /// Before a clone speaks it says what it is: a piece of its own, with index -1, bound by no limit of the
   /// request. Other voices say nothing.
   bool disclaimer = false;

@@ -263,6 +263,17 @@ TEST(LongText, B020_ThenTheErrorNamesThePiece) {
   EXPECT_EQ(text.salvage().size(), 1920u) << "what was computed can still be kept";
 }
 
+TEST(LongText, ErrorsQuoteNothingWhereALogMayNotHaveIt) {  // C019
+  FakeEngine engine;
+  engine.script = [&](const SpeechRequest& piece) {
+    return Script{.runaway_at = piece.text.find("number 9 ") != std::string::npos ? 1 : -1};
+  };
+  LongTextOptions options;
+  options.quote_text = false;
+  LongText text(engine, request(sentences(20)), options);
+  EXPECT_THAT(failure(text, ErrorCode::runaway), testing::StartsWith("piece 2 of 3: no stop token"));
+}
+
 TEST(LongText, WhatWasHeardIsNotSpokenAgain) {
   FakeEngine engine;
   engine.script = [](const SpeechRequest&) { return Script{.runaway_at = 2}; };
