@@ -7,18 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api_error.h"
+#include "server/ascii.h"
 
 namespace skald::server {
 namespace {
 
 [[noreturn]] void wrong(const char* name, const std::string& must) {
   throw ApiError(400, "invalid_argument", fmt::format("{} must be {}", name, must), name);
-}
-
-std::string lower(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
 }
 
 }  // namespace

@@ -2,25 +2,18 @@
 #include "server/multipart.h"
 
 #include "server/api_error.h"
+#include "server/ascii.h"
 
 namespace skald::server {
 namespace {
 
 [[noreturn]] void refuse(const char* why) { throw ApiError(400, "invalid_form", why); }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool starts_with(std::string_view text, std::string_view start) {
   if (text.size() < start.size()) return false;
   for (size_t i = 0; i < start.size(); ++i)
     if (lower(text[i]) != start[i]) return false;
   return true;
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 /// The value of a parameter, "name=value" or name="value" with backslashes before quotes.
