@@ -5,6 +5,7 @@ const RATE = 24000;
 let voices = [];
 let audio = null;    // {context, player, analyser}, made at the first click: browsers want one
 let running = null;  // AbortController of the request in work
+let failed = false;  // the last speech was not spoken to its end
 
 // ---- the server
 
@@ -91,7 +92,7 @@ function heard({played, gaps, done}) {
   document.body.dataset.played = played;
   document.body.dataset.gaps = gaps;
   if (done && !running) {
-    $('state').textContent = 'Done.';
+    if (!failed) $('state').textContent = 'Done.';
     drawing = false;
   }
 }
@@ -238,6 +239,7 @@ function busy(now) {
 async function speak() {
   const sound = await openAudio();
   const control = running = new AbortController();
+  failed = false;
   busy(true);
   $('problem').textContent = '';
   $('state').textContent = 'Waiting for the first sound.';
@@ -272,6 +274,8 @@ async function speak() {
     $('factor').textContent = (took / (samples / RATE)).toFixed(2);
     remember(request, parts, samples, answer.headers.get('X-Skald-Seed'));
   } catch (error) {
+    failed = true;
+    if (samples === 0) drawing = false;
     if (error.name !== 'AbortError') $('problem').textContent = samples ? `The speech broke off: ${error.message}` : error.message;
     $('state').textContent = error.name === 'AbortError' ? 'Stopped.' : 'Not spoken to its end.';
   } finally {
@@ -298,6 +302,7 @@ function remember(request, parts, samples, seed) {
   again.type = drop.type = 'button', again.textContent = 'Play again', drop.textContent = 'Remove';
   again.addEventListener('click', async () => {
     const sound = await openAudio();
+    failed = false;
     startPictures();
     parts.forEach((part) => sound.player.port.postMessage({samples: toFloats(part)}));
     sound.player.port.postMessage({end: true});
