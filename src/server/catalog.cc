@@ -106,15 +106,17 @@ std::string Catalog::find_voice(size_t index, std::string_view name) const {
   for (const std::string& voice : m.info.voices)
     if (voice_key(voice) == key) return voice;
   if (m.kept)
-    for (const VoiceEntry& voice : m.kept())
-      if (voice.name == name) return voice.name;
+    if (auto kept = m.kept->find(name)) return *std::move(kept);
   if (std::string target = alias_target(m, name); !target.empty()) return target;
   const bool cloud = std::any_of(kCloudVoices.begin(), kCloudVoices.end(),
                                  [&](const CloudVoice& v) { return v.name == key; });
   // A model that is told the voice in words has none by name; clients that always send one may.
   if (m.info.voices.empty() && m.info.type == "voice_design" && cloud && aliases_.enabled) return {};
+  std::vector<VoiceEntry> kept;
+  if (m.kept)
+    for (std::string& known : m.kept->names()) kept.push_back({.name = std::move(known)});
   std::vector<std::string> names;
-  for (const VoiceEntry& v : voices(index)) names.push_back(v.name);
+  for (const VoiceEntry& v : with_own(m, std::move(kept))) names.push_back(v.name);
   throw ApiError(400, "unknown_voice",
                  names.empty() ? fmt::format("the model {} has no voices of its own", m.id)
                                : fmt::format("there is no voice of that name; the model {} has: {}", m.id,
@@ -124,12 +126,13 @@ std::string Catalog::find_voice(size_t index, std::string_view name) const {
 
 std::vector<VoiceEntry> Catalog::voices(size_t index) const {
   const ServedModel& m = models_[index];
+  return with_own(m, m.kept ? m.kept->list() : std::vector<VoiceEntry>());
+}
+
+std::vector<VoiceEntry> Catalog::with_own(const ServedModel& m, std::vector<VoiceEntry> kept) const {
   std::vector<VoiceEntry> out;
   for (const std::string& voice : m.info.voices) out.push_back({.name = voice});
-  if (m.kept) {
-    const std::vector<VoiceEntry> kept = m.kept();
-    out.insert(out.end(), kept.begin(), kept.end());
-  }
+  out.insert(out.end(), kept.begin(), kept.end());
   const auto taken = [&](std::string_view name) {
     return std::any_of(out.begin(), out.end(),
                        [&](const VoiceEntry& v) { return voice_key(v.name) == voice_key(name); });

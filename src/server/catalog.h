@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,15 +17,24 @@ struct VoiceEntry {
   std::string name;
   std::string kind = "preset";  ///< "preset", "clone" or "designed"
   std::string alias_of;         ///< the voice it stands for, empty = itself
-  int64_t created = 0;          ///< Unix seconds; clones only
+};
+
+/// Voices beside a model's own, as they are now. Any thread.
+class KeptVoices {
+ public:
+  virtual ~KeptVoices() = default;
+  /// Reads every voice, which takes its time.
+  virtual std::vector<VoiceEntry> list() const = 0;
+  virtual std::vector<std::string> names() const = 0;
+  /// A name in any case as the voice has it; none = there is no such voice.
+  virtual std::optional<std::string> find(std::string_view name) const = 0;
 };
 
 struct ServedModel {
   std::string id;
   int64_t created = 0;  ///< Unix seconds
   ModelInfo info;
-  /// Voices that are kept, as they are now; none = the model takes none.
-  std::function<std::vector<VoiceEntry>()> kept;
+  const KeptVoices* kept = nullptr;  ///< null = the model takes none
 };
 
 struct AliasRules {
@@ -64,6 +72,7 @@ class Catalog {
 
  private:
   std::string alias_target(const ServedModel& model, std::string_view name) const;
+  std::vector<VoiceEntry> with_own(const ServedModel& model, std::vector<VoiceEntry> kept) const;
 
   std::vector<ServedModel> models_;
   AliasRules aliases_;

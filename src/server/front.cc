@@ -72,6 +72,7 @@ struct Tunnel {
   tcp_stream client, worker;
   ResponseWatch watch;
   bool client_gone = false, worker_gone = false;
+  bool worker_broke = false;  ///< it reset the connection: how a worker shows that an answer is not whole
 };
 
 void close(tcp_stream& stream, bool hard) {
@@ -397,12 +398,15 @@ class Workers final : public Front {
       first.resize(got);
       if (ec) co_return;
     }
+    if (constexpr std::string_view kMetrics = "GET /metrics";
+        kMetrics.starts_with(std::string_view(first).substr(0, kMetrics.size())))
+      co_await whole_head(client, first);
     Worker* const w = choose();
     if (first.empty() || !w) {
       co_await say_why(client, std::move(first));
       co_return;
     }
-    if (first.starts_with("GET /metrics ")) {
+    if (asks_for_metrics(first)) {
       co_await add_up_metrics(client, std::move(first));
       co_return;
     }
@@ -430,6 +434,7 @@ class Workers final : public Front {
     std::string bytes(kPart, '\0');
     while (!t->client_gone) {
       const size_t got = co_await t->worker.async_read_some(net::buffer(bytes), into(ec));
+      t->worker_broke = ec == net::error::connection_reset;
       if (ec) break;
       t->watch.answer_bytes(std::string_view(bytes).substr(0, got));
       t->client.expires_after(seconds(options_.http.write_seconds));
@@ -466,20 +471,26 @@ class Workers final : public Front {
   net::awaitable<void> part(Worker& w, pid_t pid, Tunnel& t) {
     ErrorCodeOf ec;
     net::steady_timer timer(io_);
-    // The news of a process's end may come a little after that of its sockets.
-    const bool matters = t.watch.owed() != Owed::rest || t.watch.ends_by_closing();
-    for (int i = 0; i < 10 && matters && w.pid == pid && !w.exited; ++i) {
+    const Owed owed = t.watch.owed();
+    const bool by_closing = t.watch.ends_by_closing();
+    // The news of a process's end may come a little after that of its sockets; one that lost its device lets
+    // others end first.
+    const int rounds = owed == Owed::answer ? 125 : owed != Owed::rest || by_closing ? 10 : 0;
+    for (int i = 0; i < rounds && !t.client_gone && w.pid == pid && !w.exited; ++i) {
       timer.expires_after(std::chrono::milliseconds(20));
       co_await timer.async_wait(into(ec));
     }
     const bool lost = w.pid != pid || w.exited;
-    const Owed owed = t.watch.owed();
-    if (lost && owed == Owed::rest && !draining_) {
+    const bool in_order = w.pid == pid && w.wait_status == 0;
+    // An answer that ends with its connection would look whole; of others the client knows their length.
+    const bool broken = by_closing ? t.worker_broke || (lost && !in_order) : lost && !draining_;
+    if (owed == Owed::rest && broken) {
       close(t.client, true);
       co_return;
     }
     std::string last;
-    if (owed == Owed::answer) last = error_answer(lost_worker(), new_id());
+    // A worker may close without an answer: a request that does not go on, one that was refused half way.
+    if (owed == Owed::answer && (lost || draining_)) last = error_answer(lost_worker(), new_id());
     if (owed == Owed::message && lost) last = error_message(lost_worker(), new_id());
     if (owed == Owed::event && lost) last = error_event(lost_worker(), new_id(), t.watch.chunked());
     t.client.expires_after(seconds(options_.http.write_seconds));
@@ -502,8 +513,8 @@ class Workers final : public Front {
 
   std::string new_id() { return fmt::format("front-{}", ++answers_); }
 
-  /// Nobody can speak, or there are too many connections: answers by itself.
-  net::awaitable<void> say_why(tcp_stream& client, std::string first) {
+  /// Reads on to the blank line, or as far as it comes.
+  net::awaitable<void> whole_head(tcp_stream& client, std::string& first) {
     ErrorCodeOf ec;
     client.expires_after(seconds(options_.http.header_seconds));
     while (!first.empty() && first.find("\r\n\r\n") == std::string::npos &&
@@ -512,6 +523,12 @@ class Workers final : public Front {
       const size_t got = co_await client.async_read_some(net::buffer(bytes), into(ec));
       first.append(bytes.data(), got);
     }
+  }
+
+  /// Nobody can speak, or there are too many connections: answers by itself.
+  net::awaitable<void> say_why(tcp_stream& client, std::string first) {
+    ErrorCodeOf ec;
+    co_await whole_head(client, first);
     std::vector<WorkerView> views;
     for (const Worker& w : workers_) views.push_back({w.device, state_word(w), w.restarts});
     const bool full = connections_ > options_.http.connections;

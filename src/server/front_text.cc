@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "server/ascii.h"
 #include "server/json_text.h"
 
 namespace skald::server {
@@ -52,6 +53,56 @@ const char* reason_of(std::span<const WorkerView> workers, bool full, bool drain
       std::any_of(workers.begin(), workers.end(), [](const WorkerView& w) { return w.state == "loading"; });
   return loading ? "loading" : "restarting";
 }
+
+/// Series of several processes, those of one name together as the format asks for.
+class Series {
+ public:
+  void add(std::string_view text) {
+    std::string group;
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      const std::string_view line = text.substr(0, end);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      const size_t blank = line.rfind(' ');
+      if (line.empty() || blank == std::string_view::npos) continue;
+      if (line.starts_with('#')) {
+        group = line.substr(0, line.find(' ', 7));  // "# HELP name", "# TYPE name"
+        group.erase(0, std::min<size_t>(7, group.size()));
+        put(group, std::string(line), 0);
+        continue;
+      }
+      const std::string name(line.substr(0, blank));
+      double value = 0;
+      std::from_chars(line.data() + blank + 1, line.data() + line.size(), value);
+      put(!group.empty() && name.starts_with(group) ? group : name.substr(0, name.find('{')), name, value);
+    }
+  }
+  std::string text() const {
+    std::string out;
+    for (const std::string& group : order_)
+      for (const std::string& line : groups_.at(group))
+        out += line.starts_with('#') ? line + "\n" : fmt::format("{} {}\n", line, values_.at(line));
+    return out;
+  }
+
+ private:
+  void put(const std::string& group, const std::string& name, double value) {
+    const auto [at, added] = values_.emplace(name, value);
+    if (added) {
+      std::vector<std::string>& lines = groups_[group];
+      if (lines.empty()) order_.push_back(group);
+      lines.push_back(name);
+    } else if (name == "skald_ready" || name == "skald_round_age_seconds") {
+      at->second = std::max(at->second, value);
+    } else {
+      at->second += value;
+    }
+  }
+
+  std::vector<std::string> order_;                          ///< of the groups
+  std::map<std::string, std::vector<std::string>> groups_;  ///< comments and names of series
+  std::map<std::string, double> values_;
+};
 
 }  // namespace
 
@@ -121,17 +172,19 @@ double longest_round_ms(std::string_view answer) {
   return longest;
 }
 
+bool asks_for_metrics(std::string_view request) {
+  return request.starts_with("GET ") && path_of(request) == "/metrics" &&
+         request.find("\r\n\r\n") != std::string_view::npos;
+}
+
 std::string closing_request(std::string_view request) {
   std::string out;
   std::string_view head = request.substr(0, request.find("\r\n\r\n"));
   while (!head.empty()) {
     const size_t end = std::min(head.find("\r\n"), head.size());
-    std::string line(head.substr(0, end));
+    const std::string line(head.substr(0, end));
     head.remove_prefix(std::min(end + 2, head.size()));
-    std::string name = line.substr(0, line.find(':'));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (name != "connection") out += line + "\r\n";
+    if (lower(line.substr(0, line.find(':'))) != "connection") out += line + "\r\n";
   }
   return out + "Connection: close\r\n\r\n";
 }
@@ -139,33 +192,9 @@ std::string closing_request(std::string_view request) {
 std::string summed_metrics(std::span<const std::string> answers, std::span<const WorkerView> workers) {
   for (const std::string& answer : answers)
     if (!answer.starts_with("HTTP/1.1 200 ")) return answer;
-  std::vector<std::string> order;  // comments, and the names of series
-  std::map<std::string, double, std::less<>> values;
-  for (const std::string& answer : answers) {
-    std::string_view rest = body_of(answer);
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find('\n'), rest.size());
-      const std::string_view line = rest.substr(0, end);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-      const size_t blank = line.rfind(' ');
-      const bool comment = line.starts_with('#');
-      const std::string name(comment ? line : line.substr(0, blank));
-      if (line.empty() || (!comment && blank == std::string_view::npos)) continue;
-      double value = 0;
-      if (!comment) std::from_chars(line.data() + blank + 1, line.data() + line.size(), value);
-      const auto [at, added] = values.emplace(name, value);
-      if (added) {
-        order.push_back(name);
-      } else if (name == "skald_ready" || name == "skald_round_age_seconds") {
-        at->second = std::max(at->second, value);
-      } else {
-        at->second += value;
-      }
-    }
-  }
-  std::string body;
-  for (const std::string& name : order)
-    body += name.starts_with('#') ? name + "\n" : fmt::format("{} {}\n", name, values[name]);
+  Series series;
+  for (const std::string& answer : answers) series.add(body_of(answer));
+  std::string body = series.text();
   body += "# HELP skald_worker_up 1 while the worker can speak.\n# TYPE skald_worker_up gauge\n";
   for (size_t i = 0; i < workers.size(); ++i)
     body += fmt::format("skald_worker_up{{worker=\"{}\"}} {}\n", i, workers[i].state == "ready" ? 1 : 0);

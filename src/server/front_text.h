@@ -38,10 +38,12 @@ std::string answer_without_worker(std::string_view request, std::span<const Work
 /// The longest time of a round in an answer to GET /ready; 0 where there is none.
 double longest_round_ms(std::string_view answer);
 
+/// Whether these first bytes are a whole head that asks for the metrics.
+bool asks_for_metrics(std::string_view request);
 /// The head of a request, to be answered on a connection of its own.
 std::string closing_request(std::string_view request);
-/// Answers to GET /metrics as one: every series summed (of the gauges that cannot be, the largest), and the
-/// series of the workers. An answer that is not 200 is passed on as it is.
+/// Answers to GET /metrics as one: every series summed (of the gauges that cannot be, the largest) and in the
+/// group of its name, and the series of the workers. An answer that is not 200 is passed on as it is.
 std::string summed_metrics(std::span<const std::string> answers, std::span<const WorkerView> workers);
 
 }  // namespace skald::server

@@ -50,7 +50,7 @@ struct Answer {
 class Reply {
  public:
   virtual ~Reply() = default;
-  /// The head, once, before any part of the body.
+  /// The head, once, before any part of the body; a second one breaks the connection off, as abort().
   virtual void begin(HttpHead head) = 0;
   /// Bytes of the body; waits while too much is unsent. False = the client is gone.
   virtual bool write(std::string bytes) = 0;
@@ -67,10 +67,16 @@ class Reply {
     HttpHead head{answer.status, std::move(answer.headers), answer.body.size()};
     if (!answer.type.empty()) head.headers.emplace_back("Content-Type", std::move(answer.type));
     begin(std::move(head));
-    // In parts, so that a slow client has to take some of it in time, not all of it.
-    constexpr size_t kPart = 64 * 1024;
-    for (size_t at = 0; at < answer.body.size(); at += kPart) write(answer.body.substr(at, kPart));
+    write_parts(answer.body);
     end();
+  }
+  /// write() in parts, so that a slow client has to take some of it in time, not all of it.
+  bool write_parts(std::string_view bytes) {
+    constexpr size_t kPart = 64 * 1024;
+    bool ok = true;
+    for (size_t at = 0; at < bytes.size() && ok; at += kPart)
+      ok = write(std::string(bytes.substr(at, kPart)));
+    return ok;
   }
 };
 
@@ -138,7 +144,8 @@ class HttpServer {
   virtual void stop_accepting() = 0;
   /// Closes everything and ends the thread.
   virtual void stop() = 0;
-  virtual size_t connections() const = 0;
+  virtual size_t connections() const = 0;  ///< now
+  virtual uint64_t accepted() const = 0;   ///< so far
 };
 
 }  // namespace skald::server

@@ -94,14 +94,16 @@ std::string Service::not_ready() const {
     const std::lock_guard lock(mutex_);
     if (draining_) return "draining";
   }
-  const ModelHost& first = *hosts_.front();
-  if (first.state() == ModelState::loading) return "loading";
-  if (first.state() == ModelState::failed) return "model_failed";
-  const auto loaded = first.peek();
-  if (!loaded) return "";  // let go for want of use: the next request loads it
-  const engine::SchedulerState state = loaded->scheduler->state();
-  if (state.fault) return std::string(error_code_name(state.fault->code()));
-  return state.wedged ? "wedged" : "";
+  if (!started_) return "loading";
+  if (hosts_.front()->state() == ModelState::failed) return "model_failed";
+  for (const auto& host : hosts_) {
+    const auto loaded = host->peek();
+    if (!loaded) continue;  // not asked for, or let go for want of use: the next request loads it
+    const engine::SchedulerState state = loaded->scheduler->state();
+    if (state.fault) return std::string(error_code_name(state.fault->code()));
+    if (state.wedged) return "wedged";
+  }
+  return "";
 }
 
 std::string Service::status() const {
@@ -157,6 +159,8 @@ Answer Service::ready(const HttpRequest&) {
 Answer Service::metrics_page(const HttpRequest&) {
   std::string out = metrics_.text();
   Metrics::gauge("skald_ready", "1 while the server can speak.", not_ready().empty(), out);
+  Metrics::counter("skald_connections_total", "Connections taken.", static_cast<double>(http_->accepted()),
+                   out);
   Metrics::gauge("skald_open_connections", "Connections now.", static_cast<double>(http_->connections()),
                  out);
   Metrics::gauge("skald_requests_running", "Requests in work.", static_cast<double>(dispatcher_->running()),

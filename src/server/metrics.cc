@@ -32,11 +32,6 @@ void Histogram::add(double value) {
   ++count_;
 }
 
-double Histogram::mean(double otherwise) const {
-  const std::lock_guard lock(mutex_);
-  return count_ == 0 ? otherwise : sum_ / static_cast<double>(count_);
-}
-
 void Histogram::write(std::string_view name, std::string& out) const {
   const std::lock_guard lock(mutex_);
   uint64_t below = 0;
@@ -90,7 +85,6 @@ std::string Metrics::text() const {
   counter("skald_audio_seconds_total", "Seconds of audio made.", audio_seconds.value(), out);
   counter("skald_speech_frames_total", "Frames of finished speeches.", frames.value(), out);
   counter("skald_sent_bytes_total", "Bytes of answers.", bytes_sent.value(), out);
-  counter("skald_connections_total", "Connections taken.", connections.value(), out);
   counter("skald_rejected_total", "Requests refused because the queue was full.", rejected.value(), out);
   const auto histogram = [&](std::string_view name, std::string_view help, const Histogram& values) {
     head(name, "histogram", help, out);

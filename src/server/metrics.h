@@ -30,8 +30,6 @@ class Histogram {
       : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
   void add(double value);
   void write(std::string_view name, std::string& out) const;
-  /// Mean of the values so far; `otherwise` without any.
-  double mean(double otherwise) const;
 
  private:
   mutable std::mutex mutex_;
@@ -50,7 +48,7 @@ class Metrics {
   /// skald_speech_ends_total{reason}: stop reason of a speech, or the code of its error.
   void count_end(std::string_view reason);
 
-  Counter frames, audio_seconds, bytes_sent, connections, rejected;
+  Counter frames, audio_seconds, bytes_sent, rejected;
   Histogram first_audio_seconds, queue_seconds, real_time_factor, lateness_seconds, request_seconds;
 
   /// Writes the series above; whoever knows more adds gauges with gauge().

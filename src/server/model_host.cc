@@ -19,10 +19,20 @@ ModelHost::ModelHost(ModelPlace place, const EngineOptions& options, LogSink log
       info_(engine::read_model_info(place_.folder)) {}
 
 std::shared_ptr<LoadedModel> ModelHost::acquire() {
+  static constexpr std::chrono::seconds kPause(5);
+  const auto failed = [] {
+    ApiError error(503, "model_failed", "the model cannot be loaded; the server's log says why", "model");
+    error.retry_after = static_cast<int>(kPause.count());
+    return error;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == ModelState::failed && Clock::now() - failed_at_ < kPause) throw failed();
+  }
   try {
     return load();
   } catch (const std::exception&) {
-    throw ApiError(503, "model_failed", "the model cannot be loaded; the server's log says why", "model");
+    throw failed();
   }
 }
 
@@ -51,6 +61,7 @@ std::shared_ptr<LoadedModel> ModelHost::load() {
     log_(LogLevel::error, fmt::format("model {} cannot be loaded: {}", place_.id, e.what()));
     const std::lock_guard lock(mutex_);
     state_ = ModelState::failed;
+    failed_at_ = Clock::now();
     failure_ = e.what();
     throw;
   }
@@ -74,9 +85,10 @@ bool ModelHost::unload_if_idle(Clock::duration since) {
   return true;
 }
 
-void ModelHost::forget() {
+void ModelHost::forget(const LoadedModel& model) {
   std::shared_ptr<LoadedModel> gone;
   const std::lock_guard lock(mutex_);
+  if (loaded_.get() != &model) return;
   gone = std::exchange(loaded_, nullptr);
   state_ = ModelState::unloaded;
 }

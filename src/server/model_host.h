@@ -40,7 +40,8 @@ class ModelHost {
   /// Error(model_invalid).
   const ModelInfo& info() const { return info_; }
 
-  /// The loaded model; loads it if need be, which takes its time. Throws ApiError(503).
+  /// The loaded model; loads it if need be, which takes its time. What failed is tried again after a pause.
+  /// Throws ApiError(503).
   std::shared_ptr<LoadedModel> acquire();
   /// The same, with the library's own error.
   std::shared_ptr<LoadedModel> load();
@@ -48,8 +49,9 @@ class ModelHost {
   std::shared_ptr<LoadedModel> peek() const;
   /// Lets the model go if nobody uses it and the last use is at least so long ago.
   bool unload_if_idle(std::chrono::steady_clock::duration since);
-  /// Lets it go now for the next request to load it anew; requests in work keep theirs.
-  void forget();
+  /// Lets it go now, if it is still this one, for the next request to load it anew; requests in work keep
+  /// theirs.
+  void forget(const LoadedModel& model);
 
   ModelState state() const;
   std::string failure() const;  ///< why loading failed; may hold paths
@@ -62,7 +64,7 @@ class ModelHost {
   std::mutex loading_;  // held while loading
   mutable std::mutex mutex_;
   std::shared_ptr<LoadedModel> loaded_;
-  std::chrono::steady_clock::time_point last_use_;
+  std::chrono::steady_clock::time_point last_use_, failed_at_;
   ModelState state_ = ModelState::unloaded;
   std::string failure_;
 };

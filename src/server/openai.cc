@@ -242,6 +242,12 @@ Json model_list(const Catalog& catalog) {
 
 Usage usage_of(const SpeechResult& result) { return {result.text_tokens, result.frames}; }
 
+Json usage_json(const Usage& usage) {
+  return {{"input_tokens", usage.input_tokens},
+          {"output_tokens", usage.output_tokens},
+          {"total_tokens", usage.input_tokens + usage.output_tokens}};
+}
+
 std::string models_body(const Catalog& catalog) {
   return to_text({{"object", "list"}, {"data", model_list(catalog)}});
 }
@@ -276,7 +282,6 @@ std::string voices_body(const Catalog& catalog, std::string_view model) {
                  {"clone", v.kind == "clone"},
                  {"languages", catalog.model(i).info.languages}};
       if (!v.alias_of.empty()) entry["alias_of"] = v.alias_of;
-      if (v.created != 0) entry["created"] = v.created;
       list.push_back(std::move(entry));
     }
   }
@@ -295,10 +300,7 @@ std::string event_of_audio(std::string_view bytes) {
 
 std::string event_of_end(const Usage& usage, const SpeechResult& result) {
   return event({{"type", "speech.audio.done"},
-                {"usage",
-                 {{"input_tokens", usage.input_tokens},
-                  {"output_tokens", usage.output_tokens},
-                  {"total_tokens", usage.input_tokens + usage.output_tokens}}},
+                {"usage", usage_json(usage)},
                 {"request_id", result.request_id},
                 {"seed", result.seed},
                 {"frames", result.frames},

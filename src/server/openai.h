@@ -75,6 +75,8 @@ struct Usage {
 };
 /// Text tokens in, frames out.
 Usage usage_of(const SpeechResult& result);
+/// As answers have it.
+nlohmann::ordered_json usage_json(const Usage& usage);
 
 std::string models_body(const Catalog& catalog);
 /// One entry; throws ApiError(404, model_not_found).

@@ -8,7 +8,12 @@ namespace skald::server {
 void Exchange::begin(HttpHead head) {
   {
     const std::lock_guard lock(mutex_);
-    head_ = std::move(head);
+    // A second head would stand in the body of the first.
+    if (std::exchange(begun_, true)) {
+      aborted_ = !ended_;
+    } else {
+      head_ = std::move(head);
+    }
   }
   notify_();
 }
@@ -18,7 +23,7 @@ bool Exchange::write(std::string bytes) {
   {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return unsent_ < bound_ || gone_; });
-    if (gone_) return false;
+    if (gone_ || aborted_ || ended_) return false;
     unsent_ += bytes.size();
     parts_.push_back(std::move(bytes));
   }
@@ -98,11 +103,23 @@ bool WebSocketOut::put(Message message) {
     std::unique_lock lock(mutex_);
     if (message.binary) room_.wait(lock, [&] { return unsent_ < bound_ || gone_; });
     if (gone_) return false;
-    unsent_ += message.bytes.size();
-    queue_.push_back(std::move(message));
+    // Words may not wait, so a client that makes them and reads none is given up.
+    gone_ = !message.binary && unsent_ >= 2 * bound_;
+    if (gone_) {
+      queue_.clear();
+      room_.notify_all();
+    } else {
+      unsent_ += message.bytes.size();
+      queue_.push_back(std::move(message));
+    }
   }
   notify_();
-  return true;
+  return !gone();
+}
+
+bool WebSocketOut::gone() const {
+  const std::lock_guard lock(mutex_);
+  return gone_;
 }
 
 void WebSocketOut::drop_binary() {

@@ -49,12 +49,13 @@ class Exchange final : public Reply {
   std::optional<HttpHead> head_;
   std::deque<std::string> parts_;
   size_t unsent_ = 0;
-  bool ended_ = false, aborted_ = false, gone_ = false;
+  bool begun_ = false, ended_ = false, aborted_ = false, gone_ = false;
   Headers trailers_;
   std::function<void()> on_gone_;
 };
 
-/// Messages on their way to a WebSocket client.
+/// Messages on their way to a WebSocket client. Audio waits while `bound` bytes or more are unsent; words do
+/// not, and a client that leaves twice as much unread is given up.
 class WebSocketOut final : public SocketOut {
  public:
   struct Message {
@@ -76,6 +77,7 @@ class WebSocketOut final : public SocketOut {
 
  private:
   bool put(Message message);
+  bool gone() const;
 
   const size_t bound_;
   const std::function<void()> notify_;

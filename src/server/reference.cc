@@ -30,6 +30,17 @@ void check_size(size_t bytes, size_t most, const char* field) {
                    fmt::format("{} has {} bytes, but at most {} are taken", field, bytes, most), field);
 }
 
+// More than any sentence in front of a microphone; what is said about a voice is kept and audited with it.
+constexpr size_t kMostSaid = 4096;
+
+void check_words(const std::string& text, const char* field) {
+  const size_t count = text::count_code_points(text);
+  if (count > kMostSaid)
+    throw ApiError(400, "text_too_long",
+                   fmt::format("{} has {} characters, but at most {} are allowed", field, count, kMostSaid),
+                   field);
+}
+
 /// The bytes of base64 or of a data URI. What looks like an address or a path is never followed.
 std::string decode_audio(std::string_view text, size_t most, const char* field) {
   constexpr std::string_view kData = "data:", kBase64 = ";base64";
@@ -54,6 +65,10 @@ std::string decode_audio(std::string_view text, size_t most, const char* field) 
   return *std::move(bytes);
 }
 
+std::shared_ptr<const std::string> shared(std::string bytes) {
+  return std::make_shared<const std::string>(std::move(bytes));
+}
+
 /// A statement, or `true` for one.
 std::string read_consent(Fields& fields) {
   const nlohmann::json* value = fields.find({"consent", "consent_attestation"});
@@ -74,7 +89,7 @@ Upload upload_of_json(std::string_view body, size_t most) {
   u.reference.consent = read_consent(fields);
   const auto audio = fields.text({"audio_sample", "ref_audio", "voice"});
   if (!audio) throw ApiError(400, "invalid_argument", "audio_sample is missing", "audio_sample");
-  u.reference.audio = decode_audio(*audio, most, "audio_sample");
+  u.reference.audio = shared(decode_audio(*audio, most, "audio_sample"));
   return u;
 }
 
@@ -83,7 +98,7 @@ Upload upload_of_form(std::string_view content_type, std::string_view body, size
   for (const FormPart& part : parse_multipart(content_type, body)) {
     if (part.name == "audio_sample" || part.name == "voice" || part.name == "file") {
       check_size(part.content.size(), most, "audio_sample");
-      u.reference.audio = part.content;
+      u.reference.audio = shared(std::string(part.content));
       continue;
     }
     if (!text::scan_utf8(part.content).ok(part.content.size()))
@@ -97,12 +112,15 @@ Upload upload_of_form(std::string_view content_type, std::string_view body, size
     if (part.name == "ref_text" || part.name == "transcript") u.reference.ref_text = value;
     if (part.name == "force" || part.name == "replace") u.replace = value == "true" || value == "1";
   }
-  if (u.reference.audio.empty())
-    throw ApiError(400, "invalid_argument", "audio_sample is missing", "audio_sample");
+  if (!u.reference.audio) throw ApiError(400, "invalid_argument", "audio_sample is missing", "audio_sample");
   return u;
 }
 
 }  // namespace
+
+std::string decode_recording(std::string_view text, size_t most, const char* field) {
+  return decode_audio(text, most, field);
+}
 
 std::optional<Reference> read_reference(Fields& fields, size_t most) {
   Reference r;
@@ -112,7 +130,9 @@ std::optional<Reference> read_reference(Fields& fields, size_t most) {
   r.consent = read_consent(fields);
   if (!audio) return std::nullopt;
   if (!states_consent(r.consent)) no_consent();
-  r.audio = decode_audio(*audio, most, "ref_audio");
+  check_words(r.ref_text, "ref_text");
+  check_words(r.consent, "consent");
+  r.audio = shared(decode_audio(*audio, most, "ref_audio"));
   return r;
 }
 
@@ -123,6 +143,9 @@ Upload read_upload(std::string_view content_type, std::string_view body, size_t 
     throw ApiError(400, "invalid_argument",
                    "name must be a letter or digit and up to 63 letters, digits, '-' and '_'", "name");
   if (!states_consent(u.reference.consent)) no_consent();
+  check_words(u.reference.consent, "consent");
+  check_words(u.reference.ref_text, "ref_text");
+  check_words(u.description, "speaker_description");
   return u;
 }
 

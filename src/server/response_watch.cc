@@ -3,17 +3,12 @@
 
 #include <algorithm>
 
+#include "server/ascii.h"
+
 namespace skald::server {
 namespace {
 
 constexpr size_t kHead = 16 * 1024;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
 
 }  // namespace
 

@@ -34,6 +34,15 @@ std::string client_id(std::string_view given) {
   return std::string(given);
 }
 
+/// An error as the log may have it. Sentences about a request may quote it, and those about files have the
+/// names of voices in their paths; those about the server may not be missed.
+std::string sentence_of(const Error& error) {
+  const std::string code(error_code_name(error.code()));
+  const bool about_request = http_status(error.code()) < 500 || error.code() == ErrorCode::runaway;
+  return about_request || error.code() == ErrorCode::io ? code : fmt::format("{}: {}", code, error.what());
+}
+
+constexpr size_t kFileRequests = 256;  // that may wait to read voices
 constexpr uint64_t kBodyBytes = 1 << 20;
 // Bodies up to this size are read on the sockets' thread, so that bad ones never wait for a slot.
 constexpr size_t kSmallBody = 256 * 1024;
@@ -55,10 +64,11 @@ Service::Service(ServerOptions options, LogSink log)
   for (const ModelPlace& place : options_.models) {
     hosts_.push_back(std::make_unique<ModelHost>(place, options_.engine, log_));
     served.push_back({place.id, now, hosts_.back()->info(), nullptr});
-    if (hosts_.back()->info().type == "base") served.back().kept = [this] { return shelf_->list(); };
+    if (hosts_.back()->info().type == "base") served.back().kept = shelf_.get();
   }
   catalog_ = Catalog(std::move(served), options_.aliases);
   dispatcher_ = std::make_unique<Dispatcher>(static_cast<size_t>(options_.engine.slots), options_.queue);
+  files_ = std::make_unique<Dispatcher>(1, kFileRequests);
 }
 
 Service::~Service() {
@@ -71,12 +81,14 @@ Service::~Service() {
   if (maintenance_.joinable()) maintenance_.join();
   http_->stop();  // releases and cancels what is in work
   dispatcher_.reset();
+  files_.reset();
 }
 
 void Service::start() {
   http_->start();
   hosts_.front()->load();
-  if (options_.unload_seconds > 0) maintenance_ = std::thread([this] { maintain(); });
+  started_ = true;
+  maintenance_ = std::thread([this] { maintain(); });
 }
 
 void Service::drain() {
@@ -102,14 +114,22 @@ void Service::wait() {
   while (http_->connections() > 0 && Clock::now() < sent) pause();
 }
 
-/// Lets unused models go. Sleeps as long as none can be due.
+/// Lets unused models go, and tries the first one again where it could not be loaded anew: as long as it
+/// cannot, nobody may be sent here. Sleeps as long as nothing can be due.
 void Service::maintain() {
   const auto limit = std::chrono::seconds(options_.unload_seconds);
+  const auto pause = std::min(limit / 2 + std::chrono::seconds(1), std::chrono::seconds(30));
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    changed_.wait_for(lock, limit / 2 + std::chrono::seconds(1));
+    changed_.wait_for(lock, limit.count() > 0 ? pause : std::chrono::seconds(10), [&] { return ending_; });
     lock.unlock();
-    for (const auto& host : hosts_) host->unload_if_idle(limit);
+    for (const auto& host : hosts_) note_fault(*host);
+    try {
+      if (hosts_.front()->state() == ModelState::failed) hosts_.front()->acquire();
+    } catch (const ApiError&) {  // the log has it
+    }
+    if (limit.count() > 0)
+      for (const auto& host : hosts_) host->unload_if_idle(limit);
     lock.lock();
   }
 }
@@ -209,6 +229,7 @@ struct Routes {
     if (label == "remove") return &Service::remove_voice;
     return nullptr;
   }
+  static bool reads_files(std::string_view label) { return label == "voices" || label == "remove"; }
   static Slow slow(std::string_view label) {
     if (label == "batch") return {&Service::prepare_batch, &Service::run_batch};
     if (label == "estimate") return {&Service::prepare_speech, &Service::run_estimate};
@@ -219,39 +240,64 @@ struct Routes {
   }
 };
 
+/// Whatever is thrown becomes an answer.
+template <class Body>
+void Service::answered(const HttpRequest& request, Reply& reply, std::string_view label, Body&& body) {
+  try {
+    body();
+  } catch (const ApiError& error) {
+    refuse(request, reply, error);
+  } catch (const Error& error) {
+    log_(LogLevel::error, fmt::format("{} {} failed: {}", request.id, label, sentence_of(error)));
+    refuse(request, reply, to_api_error(error));
+  } catch (const std::exception& error) {
+    log_(LogLevel::error, fmt::format("{} {}: {}", request.id, label, error.what()));
+    refuse(request, reply, ApiError(500, "internal", "the server failed; its log has the details"));
+  }
+}
+
 void Service::handle(std::shared_ptr<HttpRequest> request, std::shared_ptr<Reply> reply) {
   const auto arrived = Clock::now();
   const Route& route = *find_route(request->method, request->path).route;
-  try {
-    if (const Routes::Quick quick = Routes::quick(route.label)) {
-      Answer answer = (this->*quick)(*request);
-      metrics_.count_request(route.label, answer.status);
-      reply->send(std::move(answer));
+  const Routes::Quick quick = Routes::quick(route.label);
+  const auto answer_now = [this, quick, label = route.label](const HttpRequest& to, Reply& through) {
+    answered(to, through, label, [&] {
+      Answer answer = (this->*quick)(to);
+      metrics_.count_request(label, answer.status);
+      through.send(std::move(answer));
+    });
+  };
+  if (quick && !Routes::reads_files(route.label)) return answer_now(*request, *reply);
+  answered(*request, *reply, route.label, [&] {
+    if (quick) {
+      auto task = std::make_shared<Task>();
+      task->run = [=](double) { answer_now(*request, *reply); };
+      if (!files_->submit(task)) throw queue_full();
       return;
     }
     auto work = std::make_shared<Work>();
     work->request = request, work->reply = reply, work->arrived = arrived;
     const Routes::Slow slow = Routes::slow(route.label);
     if (request->body.size() <= kSmallBody) {
-      (this->*slow.prepare)(*work);
+      prepare(*work, slow.prepare);
     } else {
       work->late = slow.prepare;
     }
     enqueue(std::move(work), slow.run);
-  } catch (const ApiError& error) {
-    refuse(*request, *reply, error);
-  } catch (const std::exception& error) {
-    log_(LogLevel::error, fmt::format("{} {}: {}", request->id, route.label, error.what()));
-    refuse(*request, *reply, ApiError(500, "internal", "the server failed; its log has the details"));
-  }
+  });
+}
+
+/// Reads the body, which is of no use any more after that.
+void Service::prepare(Work& work, void (Service::*step)(Work&)) {
+  (this->*step)(work);
+  std::string().swap(work.request->body);
 }
 
 void Service::enqueue(std::shared_ptr<Work> work, void (Service::*run)(Work&)) {
-  if (const std::string reason = not_ready(); !reason.empty()) {
-    ApiError error(503, reason, "the server cannot speak now (" + reason + "); try again");
-    error.retry_after = 5;
-    throw error;
-  }
+  // Which model is meant may not be known by now; model_of() looks again.
+  const bool known = !work->late && work->items.empty();
+  if (const auto refusal = unable(known ? std::optional(work->call.model) : std::nullopt))
+    throw ApiError(*refusal);
   auto task = std::make_shared<Task>();
   std::weak_ptr<Task> weak = task;
   work->reply->on_gone([this, weak] {
@@ -272,6 +318,12 @@ ApiError Service::queue_full() {
   return error;
 }
 
+ApiError Service::queue_timeout() const {
+  ApiError error(503, "queue_timeout", "no place became free in time; try again later");
+  error.retry_after = dispatcher_->retry_after();
+  return error;
+}
+
 /// Runs on a worker; whatever is thrown becomes an answer.
 void Service::guarded(Work& work, double waited, void (Service::*run)(Work&)) {
   metrics_.queue_seconds.add(waited);
@@ -279,12 +331,8 @@ void Service::guarded(Work& work, double waited, void (Service::*run)(Work&)) {
   if (work.reply->gone()) return;
   const std::string_view label = find_route(work.request->method, work.request->path).route->label;
   try {
-    if (waited > options_.request_seconds) {
-      ApiError error(503, "queue_timeout", "no place became free in time; try again later");
-      error.retry_after = dispatcher_->retry_after();
-      throw error;
-    }
-    if (work.late) (this->*work.late)(work);
+    if (waited > options_.request_seconds) throw queue_timeout();
+    if (work.late) prepare(work, work.late);
     (this->*run)(work);
   } catch (const ApiError& error) {
     refuse(*work.request, *work.reply, error);
@@ -312,40 +360,71 @@ void Service::refuse(const HttpRequest& request, Reply& reply, const ApiError& e
   reply.send(std::move(answer));
 }
 
+std::optional<ApiError> Service::unable(std::optional<size_t> model) const {
+  const auto because = [](const std::string& reason) {
+    ApiError error(503, reason, "the server cannot speak now (" + reason + "); try again");
+    error.retry_after = 5;
+    return error;
+  };
+  if (faulted_) return because("restarting");
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) return because("draining");
+  }
+  if (!started_) return because("loading");
+  const auto loaded = model ? hosts_[*model]->peek() : nullptr;
+  if (loaded && loaded->scheduler->state().wedged) return because("wedged");
+  return std::nullopt;
+}
+
 std::shared_ptr<LoadedModel> Service::model_of(const SpeechCall& call) {
+  note_fault(*hosts_[call.model]);
+  if (const auto refusal = unable(call.model)) throw ApiError(*refusal);
   return hosts_[call.model]->acquire();
+}
+
+/// A model whose device failed is loaded anew by the next request, or by the next process.
+void Service::note_fault(ModelHost& host, bool lost) {
+  const auto loaded = host.peek();
+  if (!loaded || !(lost || loaded->scheduler->state().fault)) return;
+  if (options_.end_on_fault) {
+    if (!faulted_.exchange(true)) drain();
+    return;
+  }
+  log_(LogLevel::error,
+       fmt::format("the device of model {} failed; the model is loaded anew", host.place().id));
+  host.forget(*loaded);
 }
 
 void Service::note_end(const std::string& request_id, const SpeechCall& call, const Error& error) {
   metrics_.count_end(error_code_name(error.code()));
-  // Sentences about a request may quote its text; those about the server may not be missed.
   const bool own = http_status(error.code()) >= 500 && error.code() != ErrorCode::runaway;
   log_(own ? LogLevel::error : LogLevel::note,
-       fmt::format("{} speech failed: {}{}", request_id, error_code_name(error.code()),
-                   own ? fmt::format(": {}", error.what()) : ""));
-  const auto loaded = hosts_[call.model]->peek();
+       fmt::format("{} speech failed: {}", request_id, sentence_of(error)));
   // The scheduler sees what fails in a frame; a prompt may meet the lost device first.
   const bool lost = error.code() == ErrorCode::device_lost || error.code() == ErrorCode::device_wedged;
-  if (loaded && (lost || loaded->scheduler->state().fault)) {
-    if (options_.end_on_fault) {
-      if (!faulted_.exchange(true)) drain();
-      return;
-    }
-    log_(LogLevel::error, fmt::format("the device of model {} failed; the model is loaded anew",
-                                      hosts_[call.model]->place().id));
-    hosts_[call.model]->forget();
+  note_fault(*hosts_[call.model], lost);
+}
+
+void Service::count_audio(const Speech& speech) {
+  if (speech.first_audio_ms() > 0) {
+    metrics_.first_audio_seconds.add(speech.first_audio_ms() / 1000);
+    metrics_.lateness_seconds.add(speech.lateness_seconds());
   }
+  metrics_.frames.add(static_cast<double>(speech.result().frames));
+  metrics_.audio_seconds.add(speech.audio_seconds());
+}
+
+void Service::note_end(const std::string& request_id, const Speech& speech, const ApiError& error) {
+  count_audio(speech);
+  metrics_.count_end(error.code());
+  log_(LogLevel::note, fmt::format("{} speech failed: {}", request_id, error.code()));
 }
 
 void Service::note_end(const std::string& request_id, const SpeechCall& call, const Speech& speech,
                        const Error* error) {
   const SpeechResult r = speech.result();
-  if (speech.first_audio_ms() > 0) {
-    metrics_.first_audio_seconds.add(speech.first_audio_ms() / 1000);
-    metrics_.lateness_seconds.add(speech.lateness_seconds());
-  }
-  metrics_.frames.add(static_cast<double>(r.frames));
-  metrics_.audio_seconds.add(speech.audio_seconds());
+  count_audio(speech);
   if (error) return note_end(request_id, call, *error);
   metrics_.real_time_factor.add(r.rtf);
   metrics_.count_end(stop_reason_name(r.stop));

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,20 +87,35 @@ class Service final : public HttpApp {
   Metrics& metrics() { return metrics_; }
   Dispatcher& dispatcher() { return *dispatcher_; }
   const LogSink& log() const { return log_; }
+  /// Why the server takes no request now, or none for this model; empty = it does.
+  std::optional<ApiError> unable(std::optional<size_t> model) const;
   /// The model of a call, loaded. Throws ApiError(503).
   std::shared_ptr<LoadedModel> model_of(const SpeechCall& call);
   /// Gives a call for a Base model its voice: from the recording in it, or from the shelf. Throws.
   void give_voice(SpeechCall& call, LoadedModel& model, const std::string& request_id);
+  struct Given {
+    size_t model = 0;
+    Reference reference;
+    std::shared_ptr<const Voice> voice;
+  };
+  /// The same, but from the recording of the call before where that is the same one.
+  void give_voice_again(SpeechCall& call, LoadedModel& model, const std::string& request_id, Given& before);
   /// Counts and logs the end of a speech; a fault of the device makes the model load anew.
   void note_end(const std::string& request_id, const SpeechCall& call, const Speech& speech,
                 const Error* error);
   void note_end(const std::string& request_id, const SpeechCall& call, const Error& error);
+  /// The same for a speech that the server ended itself.
+  void note_end(const std::string& request_id, const Speech& speech, const ApiError& error);
   ApiError queue_full();
+  ApiError queue_timeout() const;
   std::string new_id();
 
  private:
   friend struct Routes;
 
+  template <class Body>
+  void answered(const HttpRequest& request, Reply& reply, std::string_view label, Body&& body);
+  void prepare(Work& work, void (Service::*step)(Work&));
   void enqueue(std::shared_ptr<Work> work, void (Service::*run)(Work&));
   void guarded(Work& work, double waited, void (Service::*run)(Work&));
   void refuse(const HttpRequest& request, Reply& reply, const ApiError& error);
@@ -126,9 +142,12 @@ class Service final : public HttpApp {
   void run_upload(Work& work);
   void run_speech(Work& work);
   void run_batch(Work& work);
+  nlohmann::ordered_json speak_item(Work& work, size_t index, Given& given);
   void run_estimate(Work& work);
   void stream(Work& work, LoadedModel& model, Speech& speech);
 
+  void count_audio(const Speech& speech);
+  void note_fault(ModelHost& host, bool lost = false);
   std::string not_ready() const;
   void maintain();
 
@@ -139,6 +158,7 @@ class Service final : public HttpApp {
   std::vector<std::unique_ptr<ModelHost>> hosts_;
   Catalog catalog_;
   std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<Dispatcher> files_;  ///< for what reads or removes voices
   std::atomic<uint64_t> requests_ = 0;
   std::string id_prefix_;
   Speech::Clock::time_point began_ = Speech::Clock::now();
@@ -146,7 +166,7 @@ class Service final : public HttpApp {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool draining_ = false, ending_ = false;
-  std::atomic<bool> faulted_ = false;
+  std::atomic<bool> faulted_ = false, started_ = false;
   std::string last_error_;  ///< code of the last 5xx
 
   std::thread maintenance_;

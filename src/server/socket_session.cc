@@ -34,8 +34,9 @@ class Inbox {
     change([&] { cancelled_ = true; });
   }
 
-  /// Blocks for text, the end, or a pause after which whole sentences may be spoken.
-  engine::TextArrival next(std::chrono::seconds patience) {
+  /// Blocks for text, the end, or a pause after which whole sentences may be spoken; at most until
+  /// `deadline`.
+  engine::TextArrival next(std::chrono::seconds patience, Speech::Clock::time_point deadline) {
     constexpr auto kPause = 300ms;
     std::unique_lock lock(mutex_);
     const auto ready = [&] { return cancelled_ || ended_ || !text_.empty() || flush_; };
@@ -44,10 +45,14 @@ class Inbox {
       said_quiet_ = true;
       return {{}, false, true};
     }
-    if (!soon && !wake_.wait_for(lock, patience, ready))
+    const auto until = std::min(Speech::Clock::now() + patience, deadline);
+    const bool came = soon || wake_.wait_until(lock, until, ready);
+    if (cancelled_) throw Error(ErrorCode::cancelled, "cancelled");
+    if (Speech::Clock::now() >= deadline)
+      throw Error(ErrorCode::invalid_argument, "the text of the utterance took too long to come");
+    if (!came)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("no text came for {} s; end an utterance with input.done", patience.count()));
-    if (cancelled_) throw Error(ErrorCode::cancelled, "cancelled");
     said_quiet_ = false;
     const bool flush = std::exchange(flush_, false);
     if (!text_.empty()) return {std::exchange(text_, {}), false, false};
@@ -210,13 +215,17 @@ class Session final : public SocketSession, public std::enable_shared_from_this<
         send_done(*next, {{"frames", 0}, {"empty", true}});
         continue;
       }
-      active_ = next;
-      auto task = std::make_shared<Task>();
-      task->run = [self = shared_from_this(), next](double waited) { self->run(*next, waited); };
-      if (service_.dispatcher().submit(task)) continue;
-      active_.reset();
+      std::optional<ApiError> refusal = service_.unable(next->call.model);
+      if (!refusal) {
+        active_ = next;
+        auto task = std::make_shared<Task>();
+        task->run = [self = shared_from_this(), next](double waited) { self->run(*next, waited); };
+        if (service_.dispatcher().submit(task)) continue;
+        active_.reset();
+        refusal = service_.queue_full();
+      }
       if (open_ == next) open_.reset();
-      send_done(*next, {{"error", error_of(service_.queue_full())}});
+      send_done(*next, {{"error", error_of(*refusal)}});
     }
     if (closing_ && !active_ && queue_.empty() && !std::exchange(closed_, true)) {
       send({{"type", "session.done"}, {"utterances", next_number_}});
@@ -230,6 +239,7 @@ class Session final : public SocketSession, public std::enable_shared_from_this<
     utterance.call.request.request_id = fmt::format("{}.{}", request_->id, utterance.number);
     Json end;
     try {
+      if (waited > service_.options().request_seconds) throw service_.queue_timeout();
       end = speak(utterance);
     } catch (const ApiError& error) {
       end = {{"error", error_of(error)}};
@@ -252,8 +262,12 @@ class Session final : public SocketSession, public std::enable_shared_from_this<
     const auto model = service_.model_of(utterance.call);
     service_.give_voice(utterance.call, *model, utterance.call.request.request_id);
     const std::chrono::seconds patience(service_.options().text_wait_seconds);
-    Speech speech(*model->scheduler, utterance.call, utterance.arrived, std::chrono::hours(24),
-                  [&] { return utterance.inbox.next(patience); });
+    // The time of a request counts from here: the utterances before this one are not its own.
+    const auto now = Speech::Clock::now();
+    const auto deadline = now + std::chrono::seconds(service_.options().request_seconds);
+    Speech speech(*model->scheduler, utterance.call, utterance.arrived,
+                  std::chrono::ceil<std::chrono::seconds>(deadline - utterance.arrived),
+                  [&] { return utterance.inbox.next(patience, deadline); });
     const Link link(*this, utterance, speech);
     bool begun = false;
     try {
@@ -270,22 +284,21 @@ class Session final : public SocketSession, public std::enable_shared_from_this<
         service_.metrics().bytes_sent.add(static_cast<double>(part.bytes.size()));
         if (!out_->send_binary(std::move(part.bytes))) speech.cancel();
       }
+    } catch (const ApiError& error) {
+      service_.note_end(utterance.call.request.request_id, speech, error);
+      throw;
     } catch (const Error& error) {
       service_.note_end(utterance.call.request.request_id, utterance.call, speech, &error);
       throw ApiError(to_api_error(error));
     }
     service_.note_end(utterance.call.request.request_id, utterance.call, speech, nullptr);
     const SpeechResult r = speech.result();
-    const Usage usage = usage_of(r);
     return {{"frames", r.frames},
             {"seed", r.seed},
             {"finish_reason", stop_reason_name(r.stop)},
             {"rtf", r.rtf},
             {"first_audio_ms", speech.first_audio_ms()},
-            {"usage",
-             {{"input_tokens", usage.input_tokens},
-              {"output_tokens", usage.output_tokens},
-              {"total_tokens", usage.input_tokens + usage.output_tokens}}}};
+            {"usage", usage_json(usage_of(r))}};
   }
 
   /// Lets cancel_all reach the speech while there is one.

@@ -27,6 +27,7 @@
 
 #include <fmt/format.h>
 
+#include "server/ascii.h"
 #include "server/form.h"
 #include "server/http.h"
 #include "server/listening.h"
@@ -101,13 +102,6 @@ std::string clean_value(std::string value) {
   return value;
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
-
 /// How one answer is written.
 struct Manner {
   bool http11 = true, keep_alive = true, head_only = false, trailers = false;
@@ -141,6 +135,7 @@ class Sockets final : public HttpServer {
   uint16_t port() const override { return port_; }
   std::string address() const override { return address_of(limits_, port_); }
   size_t connections() const override { return connections_; }
+  uint64_t accepted() const override { return accepted_; }
 
   void start() override {
     for (tcp::acceptor& acceptor : acceptors_) net::co_spawn(io_, accept(acceptor), net::detached);
@@ -158,7 +153,13 @@ class Sockets final : public HttpServer {
 
   void stop() override {
     if (!thread_.joinable()) return;
-    net::post(io_, [this] { io_.stop(); });
+    net::post(io_, [this] {
+      // What is cut off must not look whole where the answer ends with its connection.
+      ErrorCodeOf ec;
+      for (beast::tcp_stream* stream : answering_)
+        stream->socket().set_option(net::socket_base::linger(true, 0), ec);
+      io_.stop();
+    });
     thread_.join();
     std::set<std::shared_ptr<Exchange>> exchanges;
     exchanges.swap(exchanges_);
@@ -206,6 +207,7 @@ class Sockets final : public HttpServer {
 
   net::awaitable<void> connection(tcp::socket socket) {
     const Count count(connections_);
+    ++accepted_;
     ErrorCodeOf ec;
     socket.set_option(tcp::no_delay(true), ec);
     beast::tcp_stream stream(std::move(socket));
@@ -362,10 +364,12 @@ class Sockets final : public HttpServer {
   net::awaitable<bool> answer(beast::tcp_stream& stream, const Line& to, const HttpRequest& request,
                               Manner manner) {
     exchanges_.insert(to.reply);
+    answering_.insert(&stream);
     const auto watch = std::make_shared<Watch>(stream.socket(), to.reply);
     watch->start();
     const bool kept = co_await write_answer(stream, to, request, manner);
     watch->stop();
+    answering_.erase(&stream);
     exchanges_.erase(to.reply);
     if (!kept) to.reply->set_gone();
     co_return kept;
@@ -501,11 +505,18 @@ class Sockets final : public HttpServer {
 
   net::awaitable<void> write_messages(std::shared_ptr<WebSocket> ws, std::shared_ptr<WebSocketOut> out,
                                       std::shared_ptr<Wakeup> wakeup) {
+    // Whoever takes nothing for too long is cut off, which ends the reading side as well.
+    net::steady_timer late(io_);
+    const auto cut = [ws] { beast::get_lowest_layer(*ws).close(); };
     for (;;) {
       co_await wakeup->wait(*out);
       const auto message = out->take();
-      if (!message) co_return;
+      if (!message) co_return cut();
       ErrorCodeOf ec;
+      late.expires_after(seconds(limits_.write_seconds));
+      late.async_wait([cut](ErrorCodeOf cancelled) {
+        if (!cancelled) cut();
+      });
       if (message->close) {
         co_await ws->async_close(websocket::close_code::normal, net::redirect_error(net::use_awaitable, ec));
         co_return;
@@ -513,15 +524,17 @@ class Sockets final : public HttpServer {
       ws->binary(message->binary);
       co_await ws->async_write(net::buffer(message->bytes), net::redirect_error(net::use_awaitable, ec));
       if (ec) co_return;
+      late.cancel();
     }
   }
 
   const HttpLimits limits_;
   HttpApp& app_;
   std::atomic<size_t> connections_ = 0;
+  std::atomic<uint64_t> accepted_ = 0;
   std::atomic<bool> draining_ = false;
   // The sockets' thread alone, until it has ended.
-  std::set<beast::tcp_stream*> idle_;
+  std::set<beast::tcp_stream*> idle_, answering_;
   std::set<std::shared_ptr<Exchange>> exchanges_;
   std::set<std::shared_ptr<WebSocketOut>> outs_;
   std::set<std::shared_ptr<SocketSession>> sessions_;

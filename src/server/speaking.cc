@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/to_error.h"
 #include "engine/settings.h"
 #include "server/base64.h"
 #include "server/form.h"
@@ -20,6 +21,20 @@ ApiError no_audio() {
   return ApiError(500, "no_audio",
                   "the model ended before the first frame; try another seed or another text");
 }
+
+/// A client that leaves ends its speech; the handler does not outlive what it refers to.
+class CancelWhenGone {
+ public:
+  CancelWhenGone(Reply& reply, Speech& speech) : reply_(reply) {
+    reply_.on_gone([&speech] { speech.cancel(); });
+  }
+  ~CancelWhenGone() { reply_.on_gone({}); }
+  CancelWhenGone(const CancelWhenGone&) = delete;
+  CancelWhenGone& operator=(const CancelWhenGone&) = delete;
+
+ private:
+  Reply& reply_;
+};
 
 }  // namespace
 
@@ -40,12 +55,7 @@ void Service::run_speech(Work& work) {
   work.call.request.request_id = work.request->id;
   give_voice(work.call, *model, work.request->id);
   Speech speech(*model->scheduler, work.call, work.arrived, std::chrono::seconds(options_.request_seconds));
-  work.reply->on_gone([&speech] { speech.cancel(); });
-  // The handler must not outlive what it refers to.
-  struct Release {
-    Reply& reply;
-    ~Release() { reply.on_gone({}); }
-  } const release{*work.reply};
+  const CancelWhenGone cancel(*work.reply, speech);
   if (work.call.delivery != Delivery::whole) return stream(work, *model, speech);
   try {
     std::string bytes = speech.all();
@@ -58,6 +68,9 @@ void Service::run_speech(Work& work) {
     metrics_.bytes_sent.add(static_cast<double>(answer.body.size()));
     metrics_.count_request("speech", 200);
     work.reply->send(std::move(answer));
+  } catch (const ApiError& error) {
+    note_end(work.request->id, speech, error);
+    throw;
   } catch (const Error& error) {
     note_end(work.request->id, work.call, speech, &error);
     if (error.code() == ErrorCode::cancelled && work.reply->gone()) return;
@@ -99,11 +112,13 @@ void Service::stream(Work& work, LoadedModel& model, Speech& speech) {
     if (events) reply.write(event_of_end(usage_of(speech.result()), speech.result()));
     reply.end(speech_headers(work.call, speech, std::string(model.core->device->name()), true));
   } catch (const ApiError& error) {
+    note_end(work.request->id, speech, error);
     if (!begun) throw;
     speech.cancel();
     if (events) reply.write(event_of_error(error, work.request->id));
     events ? reply.end() : reply.abort();
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
     note_end(work.request->id, work.call, speech, &error);
     if (!begun) return reply.gone() ? void() : refuse(*work.request, reply, to_api_error(error));
     if (events) reply.write(event_of_error(to_api_error(error), work.request->id));
@@ -115,22 +130,30 @@ void Service::stream(Work& work, LoadedModel& model, Speech& speech) {
 
 void Service::prepare_batch(Work& work) {
   constexpr size_t kItems = 32;
-  const nlohmann::json body = parse_object(work.request->body);
-  const auto items = body.find("items");
-  if (items == body.end() || !items->is_array() || items->empty() || items->size() > kItems)
+  nlohmann::json defaults = parse_object(work.request->body);
+  const auto found = defaults.find("items");
+  if (found == defaults.end() || !found->is_array() || found->empty() || found->size() > kItems)
     throw ApiError(400, "invalid_argument", fmt::format("items must be a list of 1 to {} objects", kItems),
                    "items");
-  nlohmann::json defaults = body;
+  const nlohmann::json items = std::move(*found);
   defaults.erase("items");
-  for (const nlohmann::json& item : *items) {
+  // A recording for all is decoded once; what stands for it in the items has the right form.
+  std::shared_ptr<const std::string> recording;
+  if (const auto audio = defaults.find("ref_audio"); audio != defaults.end() && audio->is_string()) {
+    recording = std::make_shared<const std::string>(
+        decode_recording(audio->get_ref<const std::string&>(), options_.api.max_reference, "ref_audio"));
+    *audio = "AAAA";
+  }
+  for (const nlohmann::json& item : items) {
     work.items.emplace_back();
     work.refusals.emplace_back();
     try {
       if (!item.is_object()) throw ApiError(400, "invalid_argument", "an item must be an object", "items");
       nlohmann::json merged = defaults;
       merged.update(item);
-      work.items.back() = read_speech(merged, catalog_, options_.api);
-      work.items.back().delivery = Delivery::whole;
+      SpeechCall& call = work.items.back() = read_speech(merged, catalog_, options_.api);
+      call.delivery = Delivery::whole;
+      if (recording && call.reference && !item.contains("ref_audio")) call.reference->audio = recording;
     } catch (const ApiError& error) {
       work.refusals.back() = error;
     }
@@ -140,56 +163,60 @@ void Service::prepare_batch(Work& work) {
   throw ApiError(*work.refusals.front());  // nothing of it can be spoken
 }
 
+/// One item of a batch as its part of the answer. Throws what ends it.
+Json Service::speak_item(Work& work, size_t index, Given& given) {
+  SpeechCall& call = work.items[index];
+  call.request.request_id = fmt::format("{}.{}", work.request->id, index);
+  if (work.refusals[index]) throw ApiError(*work.refusals[index]);
+  const std::shared_ptr<LoadedModel> model = model_of(call);
+  give_voice_again(call, *model, call.request.request_id, given);
+  Speech speech(*model->scheduler, call, work.arrived, std::chrono::seconds(options_.request_seconds));
+  const CancelWhenGone cancel(*work.reply, speech);
+  const std::string bytes = speech.all();
+  if (bytes.empty()) throw no_audio();
+  note_end(call.request.request_id, call, speech, nullptr);
+  return {{"index", index},
+          {"status", 200},
+          {"format", audio::format_name(call.format)},
+          {"seed", speech.result().seed},
+          {"audio", to_base64(bytes)},
+          {"usage", usage_json(usage_of(speech.result()))}};
+}
+
+/// The items as they are spoken, so that there is never more than one of them in memory. Until the first can
+/// be heard the answer may still become an error.
 void Service::run_batch(Work& work) {
-  Json results = Json::array();
-  size_t spoken = 0;
+  std::string pending = R"({"object":"batch","results":[)";
   std::optional<ApiError> first;
+  Given given;
+  bool begun = false;
   for (size_t i = 0; i < work.items.size(); ++i) {
-    SpeechCall& call = work.items[i];
     Json result{{"index", i}};
-    std::optional<ApiError> failure = work.refusals[i];
-    if (!failure) {
-      try {
-        const std::shared_ptr<LoadedModel> model = model_of(call);
-        call.request.request_id = fmt::format("{}.{}", work.request->id, i);
-        give_voice(call, *model, call.request.request_id);
-        Speech speech(*model->scheduler, call, work.arrived, std::chrono::seconds(options_.request_seconds));
-        work.reply->on_gone([&speech] { speech.cancel(); });
-        struct Release {
-          Reply& reply;
-          ~Release() { reply.on_gone({}); }
-        } const release{*work.reply};
-        const std::string bytes = speech.all();
-        if (bytes.empty()) throw no_audio();
-        note_end(call.request.request_id, call, speech, nullptr);
-        const Usage usage = usage_of(speech.result());
-        result["status"] = 200;
-        result["format"] = audio::format_name(call.format);
-        result["seed"] = speech.result().seed;
-        result["audio"] = to_base64(bytes);
-        result["usage"] = {{"input_tokens", usage.input_tokens},
-                           {"output_tokens", usage.output_tokens},
-                           {"total_tokens", usage.input_tokens + usage.output_tokens}};
-        ++spoken;
-      } catch (const ApiError& error) {
-        failure = error;
-      } catch (const Error& error) {
-        if (error.code() == ErrorCode::cancelled && work.reply->gone()) return;
-        note_end(call.request.request_id, call, error);
-        failure = to_api_error(error);
-      }
+    std::optional<ApiError> failure;
+    try {
+      result = speak_item(work, i, given);
+    } catch (const ApiError& error) {
+      failure = error;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::cancelled && work.reply->gone()) return;
+      note_end(work.items[i].request.request_id, work.items[i], error);
+      failure = to_api_error(error);
     }
     if (failure) {
       result["status"] = failure->status();
       result["error"] = Json::parse(error_body(*failure, ""))["error"];
       if (!first) first = failure;
+    } else if (!std::exchange(begun, true)) {
+      metrics_.count_request("batch", 200);
+      work.reply->begin({200, {{"Content-Type", "application/json"}}, std::nullopt});
     }
-    results.push_back(std::move(result));
+    if (i > 0) pending += ',';
+    pending += to_text(result);
+    if (begun && !work.reply->write_parts(std::exchange(pending, {}))) return;
   }
-  if (spoken == 0) throw ApiError(*first);
-  metrics_.count_request("batch", 200);
-  work.reply->send(
-      {200, "application/json", to_text({{"object", "batch"}, {"results", std::move(results)}}), {}});
+  if (!begun) throw ApiError(*first);
+  work.reply->write("]}");
+  work.reply->end();
 }
 
 void Service::run_estimate(Work& work) {

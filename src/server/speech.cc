@@ -15,6 +15,7 @@ engine::LongTextOptions options_of(const SpeechCall& call, bool live) {
   o.pause_ms = call.pause_ms;
   o.hold_pieces = !live;
   o.clean_text = call.clean_text;
+  o.quote_text = false;  // the log has errors of the server in full, and nothing of a text
   return o;
 }
 

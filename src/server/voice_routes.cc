@@ -40,6 +40,19 @@ void Service::give_voice(SpeechCall& call, LoadedModel& model, const std::string
   }
 }
 
+void Service::give_voice_again(SpeechCall& call, LoadedModel& model, const std::string& request_id,
+                               Given& before) {
+  if (!call.reference) return give_voice(call, model, request_id);
+  if (before.voice && before.model == call.model && before.reference == *call.reference) {
+    call.reference.reset();
+    call.request.clone = before.voice;
+    return;
+  }
+  before = {call.model, *call.reference, nullptr};
+  give_voice(call, model, request_id);
+  before.voice = call.request.clone;
+}
+
 void Service::prepare_clone(Work& work) {
   nlohmann::json object = parse_object(work.request->body);
   object["model"] = catalog_.model(base_model(catalog_, text_of(object, "model"))).id;
@@ -67,13 +80,13 @@ void Service::run_upload(Work& work) {
   const auto engine = model->scheduler->client(false);
   const MadeVoice made = shelf_->make(*engine, upload.name, upload.reference, upload.language,
                                       upload.description, work.request->id);
-  shelf_->save(made.voice, upload.replace);
+  const std::string name = shelf_->save(made.voice, upload.replace);
   metrics_.count_request("upload", 201);
   log_(LogLevel::note, fmt::format("{} a voice of {:.1f} s was kept", work.request->id, made.voice.seconds));
   work.reply->send({201,
                     "application/json",
-                    to_text({{"id", made.voice.name},
-                             {"name", made.voice.name},
+                    to_text({{"id", name},
+                             {"name", name},
                              {"object", "voice"},
                              {"kind", "clone"},
                              {"model", catalog_.model(work.call.model).id},

@@ -3,10 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "audio/decode.h"
 #include "server/api_error.h"
+#include "server/ascii.h"
 
 namespace skald::server {
+namespace {
+
+constexpr std::string_view kSuffix = ".safetensors";
+
+}  // namespace
 
 void VoiceShelf::require_folder() const {
   if (options_.folder.empty())
@@ -23,31 +31,65 @@ std::vector<VoiceEntry> VoiceShelf::list() const {
   return out;
 }
 
+std::vector<std::string> VoiceShelf::names() const {
+  std::vector<std::string> out;
+  std::error_code failure;
+  if (options_.folder.empty()) return out;
+  // A folder that is not there yet is empty; what else is wrong with it, a voice's own request will say.
+  for (std::filesystem::directory_iterator at(options_.folder, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    std::string name = at->path().filename().string();
+    if (!name.ends_with(kSuffix)) continue;
+    name.resize(name.size() - kSuffix.size());
+    if (valid_voice_name(name)) out.push_back(std::move(name));
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::optional<std::string> VoiceShelf::find(std::string_view name) const {
+  if (options_.folder.empty() || !valid_voice_name(name)) return std::nullopt;
+  std::error_code absent;
+  const auto file = options_.folder / (std::string(name) + std::string(kSuffix));
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, absent))) return std::string(name);
+  for (std::string& known : names())
+    if (lower(known) == lower(name)) return std::move(known);
+  return std::nullopt;
+}
+
 std::shared_ptr<const Voice> VoiceShelf::load(std::string_view name) const {
-  if (!options_.folder.empty() && valid_voice_name(name) && folder_.has(name))
-    return std::make_shared<const Voice>(folder_.load(name));
+  try {
+    if (!options_.folder.empty() && valid_voice_name(name) && folder_.has(name))
+      return std::make_shared<const Voice>(folder_.load(name));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unknown_voice) throw;  // taken away meanwhile
+  }
   throw ApiError(400, "unknown_voice", "there is no voice of that name; GET /v1/audio/voices lists them",
                  "voice");
 }
 
-void VoiceShelf::save(const Voice& voice, bool replace) {
+std::string VoiceShelf::save(const Voice& voice, bool replace) {
   require_folder();
   const std::lock_guard lock(mutex_);
-  const bool there = folder_.has(voice.name);
+  const auto there = find(voice.name);
   if (there && !replace)
     throw ApiError(409, "voice_exists", "a voice of that name is there; send force=true to replace it",
                    "name");
-  if (!there && folder_.list().size() >= options_.most)
+  if (!there && names().size() >= options_.most)
     throw ApiError(403, "voice_quota", fmt::format("this server keeps at most {} voices", options_.most));
   folder_.save(voice, replace);
+  return there.value_or(voice.name);
 }
 
 void VoiceShelf::remove(std::string_view name) {
   require_folder();
   const std::lock_guard lock(mutex_);
-  if (!valid_voice_name(name) || !folder_.has(name))
-    throw ApiError(404, "unknown_voice", "there is no voice of that name", "name");
-  folder_.remove(name);
+  try {
+    if (valid_voice_name(name) && folder_.has(name)) return folder_.remove(name);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unknown_voice) throw;  // taken away meanwhile
+  }
+  throw ApiError(404, "unknown_voice", "there is no voice of that name", "name");
 }
 
 MadeVoice VoiceShelf::make(Engine& engine, const std::string& name, const Reference& reference,
@@ -57,7 +99,7 @@ MadeVoice VoiceShelf::make(Engine& engine, const std::string& name, const Refere
     throw ApiError(403, "cloning_disabled", "this server makes no voices from recordings");
   VoiceRequest request;
   const auto reader = audio::AudioReader::parse(
-      reference.audio, "the recording", {.bytes = options_.upload_bytes, .seconds = options_.seconds});
+      *reference.audio, "the recording", {.bytes = options_.upload_bytes, .seconds = options_.seconds});
   request.recording = audio::read_all(*reader);
   request.name = name;
   request.ref_text = reference.x_vector_only ? std::string() : reference.ref_text;

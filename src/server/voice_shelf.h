@@ -24,16 +24,21 @@ struct ShelfOptions {
 };
 
 /// Any thread.
-class VoiceShelf {
+class VoiceShelf final : public KeptVoices {
  public:
   explicit VoiceShelf(ShelfOptions options) : options_(std::move(options)), folder_(options_.folder) {}
   const ShelfOptions& options() const { return options_; }
 
-  std::vector<VoiceEntry> list() const;
+  // KeptVoices
+  std::vector<VoiceEntry> list() const override;
+  std::vector<std::string> names() const override;
+  std::optional<std::string> find(std::string_view name) const override;
+
   /// Throws ApiError(400, unknown_voice) without naming a path, Error(voice_invalid).
   std::shared_ptr<const Voice> load(std::string_view name) const;
-  /// Keeps a voice. Throws ApiError(403, voice_quota), ApiError(409, voice_exists), Error.
-  void save(const Voice& voice, bool replace);
+  /// Keeps a voice and returns its name, which is the old one's where that differs in case. Throws
+  /// ApiError(403, voice_quota), ApiError(409, voice_exists), Error.
+  std::string save(const Voice& voice, bool replace);
   /// Throws ApiError(404, unknown_voice).
   void remove(std::string_view name);
 

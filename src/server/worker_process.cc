@@ -37,6 +37,9 @@ WorkerProcess start_worker(const std::vector<std::string>& words) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
     ::dup2(pipe[1], STDOUT_FILENO);
+    // Sockets of the front: a client would not see them closed, nor would the port be free after the front.
+    if (::close_range(3, ~0U, 0) != 0)
+      for (int descriptor = 3; descriptor < 4096; ++descriptor) ::close(descriptor);
     ::execv("/proc/self/exe", arguments.data());
     ::_exit(127);
   }

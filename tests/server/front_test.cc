@@ -133,11 +133,33 @@ TEST(SummedMetrics, AddsSeriesAndKeepsTheLargestOfSome) {
                                          head + "# HELP a A.\na 0.5\nb{x=\"q\"} 4\nskald_ready 1\n"};
   const std::vector<WorkerView> workers{{"cpu", "ready", 0}, {"cpu", "restarting", 3}};
   const std::string text = summed_metrics(answers, workers);
-  EXPECT_THAT(text, HasSubstr("\r\n\r\n# HELP a A.\na 1.5\nb{x=\"y z\"} 2\nskald_ready 1\nb{x=\"q\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("\r\n\r\n# HELP a A.\na 1.5\nb{x=\"y z\"} 2\nb{x=\"q\"} 4\nskald_ready 1\n"));
   EXPECT_THAT(text, HasSubstr("skald_worker_up{worker=\"1\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("skald_worker_restarts_total{worker=\"1\"} 3\n"));
   const std::vector<std::string> refused{"HTTP/1.1 401 Unauthorized\r\n\r\n{}"};
   EXPECT_EQ(summed_metrics(refused, workers), refused[0]);
+}
+
+TEST(SummedMetrics, SeriesOfOneNameStandTogether) {
+  const std::string head = "HTTP/1.1 200 OK\r\n\r\n";
+  const std::vector<std::string> answers{head +
+                                             "# HELP n N.\n# TYPE n counter\nn{r=\"a\"} 1\n# HELP h H.\n# "
+                                             "TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_sum 1\n",
+                                         head +
+                                             "# HELP n N.\n# TYPE n counter\nn{r=\"b\"} 2\n# HELP h H.\n# "
+                                             "TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_sum 2\n"};
+  EXPECT_THAT(
+      summed_metrics(answers, {}),
+      HasSubstr("# HELP n N.\n# TYPE n counter\nn{r=\"a\"} 1\nn{r=\"b\"} 2\n# HELP h H.\n# TYPE h histogram\n"
+                "h_bucket{le=\"1\"} 2\nh_sum 3\n"));
+}
+
+TEST(AsksForMetrics, ByAWholeHead) {
+  EXPECT_TRUE(asks_for_metrics("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"));
+  EXPECT_TRUE(asks_for_metrics("GET /metrics?x=1 HTTP/1.1\r\n\r\n"));
+  for (const char* other : {"", "GET /metrics HTTP/1.1\r\nHost: a\r\n", "GET /metricsx HTTP/1.1\r\n\r\n",
+                            "POST /metrics HTTP/1.1\r\n\r\n"})
+    EXPECT_FALSE(asks_for_metrics(other)) << other;
 }
 
 TEST(ClosingRequest, LosesTheBodyAndTheOldWish) {

@@ -1,9 +1,11 @@
 """Routes, formats, streams, errors, limits, the door, ends: over loopback, as a client sees it."""
 import base64
 import concurrent.futures
+import shutil
 import signal
 import socket
 import struct
+import tempfile
 import threading
 import time
 import unittest
@@ -46,6 +48,7 @@ class Routes(Case):
         self.assertEqual((ready.status, ready.json()["status"]), (200, "ready"))
         self.server.speech()
         text = self.server.get("/metrics").body.decode()
+        self.assertGreater(self.server.metric("skald_connections_total"), 3)
         for series in ("skald_requests_total{", "skald_first_audio_seconds_bucket{", "skald_real_time_factor_sum",
                        'skald_speech_ends_total{reason="length"}', "skald_ready 1"):
             self.assertIn(series, text)
@@ -179,6 +182,8 @@ class Speech(Case):
         self.assertEqual(answer.status, 200)
         results = answer.json()["results"]
         self.assertEqual([r["status"] for r in results], [200, 400, 200])
+        self.assertEqual([r["index"] for r in results], [0, 1, 2])
+        self.assertEqual(answer.headers["Transfer-Encoding"], "chunked")  # an item is sent when it is spoken
         self.assertEqual(base64.b64decode(results[0]["audio"]), self.server.speech().body)
         self.assertEqual(results[1]["error"]["code"], "unknown_voice")
         self.assert_error(self.server.post("/v1/audio/speech/batch", {"items": []}), 400, "invalid_argument", "items")
@@ -266,20 +271,23 @@ class Failures(Case):
         self.assertLess(frames, 10 * 1000)
 
     def test_retry_after_a_disconnect_does_not_run_twice(self):
+        before = self.server.metric("skald_prompts_total")
         with self.server.connect() as s:
             s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=1000, input="Hi")))
             s.recv(10)
         self.assertEqual(self.server.speech(max_frames=2, input="Hi").status, 200)
         self.server.wait_idle()
+        self.assertEqual(self.server.metric("skald_prompts_total"), before + 2)
 
     def test_a_slow_reader_is_waited_for(self):  # B058
         with self.server.connect() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=300, input="Hi"), "Connection: close\r\n"))
-            time.sleep(1)
+            s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=3000, input="Hi", response_format="f32"),
+                                 "Connection: close\r\n"))
+            time.sleep(3)  # what is made by now fits nowhere but in front of its reader
+            self.assertEqual(self.server.metric("skald_requests_running"), 1)
             _, _, chunks, ended = read_chunks(s)
         self.assertTrue(ended)
-        self.assertEqual(sum(map(len, chunks)), 300 * 2 * FRAME)
+        self.assertEqual(sum(map(len, chunks)), 3000 * 4 * FRAME)
 
 
 class Door(Case):
@@ -500,6 +508,41 @@ class Ends(unittest.TestCase):
                 time.sleep(0.2)
             self.assertEqual(set(states.values()), {"unloaded"})
             self.assertEqual(server.get("/ready").status, 200)
+            self.assertEqual(server.speech(model="first").status, 200)
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_model_that_fails_harms_no_other_and_comes_back(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="skald-models-"))
+        self.addCleanup(shutil.rmtree, folder)
+        shutil.copytree(MODELS / "tiny-cv", folder / "first")
+        server = Server("--add-model", f"other={MODELS / 'tiny-cv-1b7'}", "--name", "first", "--unload-seconds", 1,
+                        model=folder / "first")
+        state = lambda: server.get("/ready").json()["models"][0]["state"]
+
+        def wait_for(wanted):
+            end = time.monotonic() + 60
+            while state() != wanted and time.monotonic() < end:
+                time.sleep(0.1)
+            self.assertEqual(state(), wanted)
+        try:
+            self.assertEqual(server.speech(model="other").status, 200)
+            wait_for("unloaded")
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:  # those after the first wait for it
+                answers = list(pool.map(lambda _: server.speech(model="first").status, range(4)))
+            self.assertEqual(answers, [200] * 4)
+            wait_for("unloaded")
+            weights = next((folder / "first").glob("*.safetensors"))
+            weights.rename(folder / "away")
+            refused = server.speech(model="first")
+            self.assertEqual((refused.status, refused.error()["code"]), (503, "model_failed"))
+            self.assertEqual((server.get("/ready").status, server.get("/ready").json()["status"]), (503, "model_failed"))
+            self.assertEqual(server.speech(model="other").status, 200)
+            (folder / "away").rename(weights)
+            end = time.monotonic() + 30 * (6 if SLOW else 1)
+            while server.get("/ready").status != 200 and time.monotonic() < end:
+                time.sleep(0.2)
+            self.assertEqual(server.get("/ready").status, 200, "nobody was sent here, so it has to try by itself")
             self.assertEqual(server.speech(model="first").status, 200)
         finally:
             self.assertEqual(server.stop(), 0)

@@ -263,7 +263,7 @@ TEST(ParseSpeech, RecordingsComeWithConsentAndInPlaceOfAVoice) {
       R"({"model":"plain","input":"Hi","voice":"alloy","ref_audio":"data:audio/wav;base64,UklGRg==","ref_text":"hm",
           "consent":"my own voice","x_vector_only_mode":true})");
   ASSERT_TRUE(call.reference);
-  EXPECT_EQ(call.reference->audio, "RIFF");
+  EXPECT_EQ(*call.reference->audio, "RIFF");
   EXPECT_EQ(call.reference->consent, "my own voice");
   EXPECT_TRUE(call.reference->x_vector_only);
   EXPECT_EQ(call.request.voice, "");
@@ -278,6 +278,30 @@ TEST(ParseSpeech, RecordingsComeWithConsentAndInPlaceOfAVoice) {
   EXPECT_EQ(api_error_of([&] { parse(sent, rules); }).status(), 403);
 }
 
+TEST(ParseSpeech, WhatIsSaidAboutARecordingIsBounded) {
+  const auto with = [](const char* field, size_t characters) {
+    std::string sent = R"({"model":"plain","input":"Hi","ref_audio":"UklGRg==","consent":"mine")";
+    if (std::string_view(field) == "consent") sent.erase(sent.rfind(",\"consent"));
+    return sent + ",\"" + field + "\":\"" + std::string(characters, 'x') + "\"}";
+  };
+  for (const char* field : {"ref_text", "consent"}) {
+    EXPECT_TRUE(parse(with(field, 4096)).reference) << field;
+    const ApiError error = api_error_of([&] { parse(with(field, 4097)); });
+    EXPECT_EQ(error.code(), "text_too_long");
+    EXPECT_EQ(error.param(), field);
+  }
+  for (const char* field : {"ref_text", "consent", "speaker_description"}) {
+    const std::string form =
+        "--b\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nanna\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"audio_sample\"\r\n\r\nRIFF\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"consent\"\r\n\r\nmine\r\n"
+        "--b\r\nContent-Disposition: form-data; name=\"" +
+        std::string(field) + "\"\r\n\r\n" + std::string(4097, 'x') + "\r\n--b--\r\n";
+    EXPECT_EQ(api_error_of([&] { read_upload("multipart/form-data; boundary=b", form, 100); }).param(),
+              field);
+  }
+}
+
 TEST(Upload, AsFormAndAsJson) {
   const std::string form =
       "--b\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nanna\r\n"
@@ -287,12 +311,12 @@ TEST(Upload, AsFormAndAsJson) {
       "--b\r\nContent-Disposition: form-data; name=\"force\"\r\n\r\ntrue\r\n--b--\r\n";
   const Upload a = read_upload("multipart/form-data; boundary=b", form, 100);
   EXPECT_EQ(a.name, "anna");
-  EXPECT_EQ(a.reference.audio, "RIFF\r\n--not");
+  EXPECT_EQ(*a.reference.audio, "RIFF\r\n--not");
   EXPECT_EQ(a.reference.consent, "my voice");
   EXPECT_TRUE(a.replace);
   const Upload b =
       read_upload("application/json", R"({"name":"bob","audio_sample":"UklGRg==","consent":true})", 100);
-  EXPECT_EQ(b.reference.audio, "RIFF");
+  EXPECT_EQ(*b.reference.audio, "RIFF");
   EXPECT_TRUE(states_consent(b.reference.consent));
   EXPECT_EQ(api_error_of([&] { read_upload("multipart/form-data; boundary=b", form, 5); }).status(), 413);
   for (const char* name : {"", "../x", "a/b", "a b", ".hidden", "x\n", "\xc3\xa9",
@@ -323,12 +347,23 @@ TEST(Multipart, RefusesWhatIsBroken) {
 
 TEST(Catalog, KeptVoicesAreThoseOfNow) {
   ServedModel base = test::served("plain", "base", {});
-  std::vector<VoiceEntry> kept;
-  base.kept = [&] { return kept; };
+  struct Kept final : KeptVoices {
+    std::vector<VoiceEntry> voices;
+    std::vector<VoiceEntry> list() const override { return voices; }
+    std::vector<std::string> names() const override {
+      return voices.empty() ? std::vector<std::string>() : std::vector<std::string>{voices[0].name};
+    }
+    std::optional<std::string> find(std::string_view name) const override {
+      if (voices.empty() || (name != "anna" && name != "Anna")) return std::nullopt;
+      return voices[0].name;
+    }
+  } kept;
+  base.kept = &kept;
   const Catalog catalog({base}, {});
   EXPECT_EQ(api_error_of([&] { catalog.find_voice(0, "anna"); }).code(), "unknown_voice");
-  kept.push_back({.name = "anna", .kind = "clone"});
-  EXPECT_EQ(catalog.find_voice(0, "anna"), "anna");
+  kept.voices.push_back({.name = "Anna", .kind = "clone"});
+  EXPECT_EQ(catalog.find_voice(0, "anna"), "Anna");
+  EXPECT_THAT(api_error_of([&] { catalog.find_voice(0, "ben"); }).what(), testing::HasSubstr("Anna"));
   EXPECT_EQ(Json::parse(voices_body(catalog, ""))["voices"][0]["clone"], true);
 }
 

@@ -69,6 +69,37 @@ TEST(Exchange, AHandlerTakenAwayIsNotCalled) {
   EXPECT_FALSE(told);
 }
 
+TEST(Exchange, ASecondHeadBreaksTheFirstAnswerOff) {
+  Exchange e(100, [] {});
+  e.begin({200, {}, std::nullopt});
+  EXPECT_TRUE(e.write("abc"));
+  e.send({500, "text/plain", "late", {}});
+  const Exchange::Pending got = e.take(100);
+  EXPECT_EQ(got.head->status, 200);
+  EXPECT_EQ(got.bytes, "abc");
+  EXPECT_TRUE(got.aborted);
+  EXPECT_FALSE(e.take(100).head);
+
+  Exchange whole(100, [] {});
+  whole.send({200, "text/plain", "abc", {}});
+  whole.send({500, "text/plain", "late", {}});
+  const Exchange::Pending kept = whole.take(100);
+  EXPECT_EQ(kept.bytes, "abc");
+  EXPECT_TRUE(kept.ended && !kept.aborted) << "what is whole stays whole";
+}
+
+TEST(WebSocketOut, GivesUpAClientThatReadsNoWords) {
+  int notified = 0;
+  WebSocketOut out(10, [&] { ++notified; });
+  EXPECT_TRUE(out.send_text(std::string(19, 'x')) && out.send_text("y"));
+  EXPECT_EQ(notified, 2);
+  EXPECT_FALSE(out.send_text("z"));
+  EXPECT_EQ(notified, 3) << "somebody has to close the connection";
+  EXPECT_TRUE(out.ready());
+  EXPECT_FALSE(out.take());
+  EXPECT_FALSE(out.send_binary("b"));
+}
+
 TEST(WebSocketOut, DropsAudioAndKeepsMessages) {
   WebSocketOut out(8, [] {});
   EXPECT_TRUE(out.send_text("{}") && out.send_binary("aaaa") && out.send_text("[]"));

@@ -111,6 +111,27 @@ class Socket(Case):
             self.assertEqual(self.done()["utterance"], i)
 
 
+class Slow(Case):
+    options = ("--slots", 1, "--text-wait-seconds", 30, "--request-seconds", 3)
+
+    def test_text_that_dribbles_does_not_hold_a_slot_for_ever(self):
+        ws = WebSocket(self.server)
+        ws.send({**CONFIG, "max_frames": 2000})
+        ws.until("session.configured")
+        ws.socket.settimeout(0.3)
+        began = time.monotonic()
+        got = None
+        while got is None and time.monotonic() - began < 10 * (6 if SLOW else 1):
+            ws.send({"type": "input.text", "text": "a"})
+            time.sleep(0.3)
+            if self.server.metric("skald_requests_running") == 0:
+                got = time.monotonic() - began
+        self.assertIsNotNone(got, "the slot is still held")
+        self.assertGreater(got, 2.5)
+        ws.close()
+        self.assertEqual(self.server.speech().status, 200)
+
+
 class BargeIn(Case):
     model = "tiny-endless"
     options = ("--slots", 1)
@@ -132,6 +153,18 @@ class BargeIn(Case):
         ws.send({"type": "input.text", "text": "Hello"})
         ws.send({"type": "input.done"})
         self.assertEqual(ws.until("audio.done")[0]["frames"], 2)
+        ws.close()
+
+    def test_a_client_that_takes_nothing_frees_the_slot(self):
+        ws = WebSocket(self.server)
+        ws.send({**CONFIG, "max_frames": 4000})
+        ws.send({"type": "input.text", "text": "Hello"})
+        ws.send({"type": "input.done"})
+        ws.until("audio.start")
+        for _ in range(20):
+            ws.send(b"", opcode=10)  # it is alive
+            time.sleep(2)
+        self.server.wait_idle(20)
         ws.close()
 
     def test_a_client_that_leaves_frees_the_slot(self):

@@ -94,6 +94,36 @@ class Voices(VoiceCase):
         lines = [json.loads(line) for line in (self.folder / "audit.jsonl").read_text().splitlines()]
         self.assertIn("cloned_speech", {line["event"] for line in lines})
 
+    def test_a_voice_keeps_its_spelling(self):
+        said = {"consent": "mine", "ref_text": "What the clip says."}
+        self.assertEqual(self.upload(name="Anna", **said).status, 201)
+        first = self.speak("Anna")
+        self.assertEqual(self.speak("aNNA").body, first.body)
+        self.assert_error(self.upload(name="anna", **said), 409, "voice_exists", "name")
+        again = self.upload(clip(seed=9), name="anna", force="true", **said)
+        self.assertEqual((again.status, again.json()["name"]), (201, "Anna"))
+        self.assertEqual(self.names(), ["Anna"])
+        self.assertNotEqual(self.speak("anna").body, first.body)
+        self.assertIn("Anna", self.speak("ben").error()["message"])
+
+    def test_a_recording_beside_a_batch_is_encoded_once(self):
+        audio = base64.b64encode(clip()).decode()
+        said = {"ref_audio": audio, "ref_text": "What the clip says.", "consent": "mine", "response_format": "pcm", "seed": 7,
+                "language": "english", "max_frames": 20}
+        alone = self.server.post("/v1/audio/voice-clone", {"input": "Hello there.", **said})
+        self.assertEqual(alone.status, 200, alone.body[:200])
+        made = self.audited("voice_made")
+        items = [{"input": "Hello there."}, {"input": "Hello there.", "x_vector_only_mode": True}, {"input": "Hello there."}]
+        answer = self.server.post("/v1/audio/speech/batch", {**said, "items": [items[0], items[2], items[1]]})
+        results = answer.json()["results"]
+        self.assertEqual([r["status"] for r in results], [200, 200, 200])
+        self.assertEqual([base64.b64decode(r["audio"]) == alone.body for r in results], [True, True, False])
+        self.assertEqual(self.audited("voice_made") - made, 2)
+
+    def audited(self, event):
+        lines = (self.folder / "audit.jsonl").read_text().splitlines()
+        return sum(json.loads(line)["event"] == event for line in lines)
+
     def test_changes_of_others_count_at_once(self):  # B048, C012
         self.upload(name="anna", consent="mine", ref_text="What the clip says.")
         self.upload(clip(seed=5), name="ben", consent="mine", ref_text="What the clip says.")
@@ -112,6 +142,18 @@ class Voices(VoiceCase):
         broken = self.speak("ben")
         self.assertEqual(broken.status, 400)
         self.assertNotIn(str(self.folder), broken.body.decode())
+
+    def test_names_stay_out_of_the_log(self):  # C019
+        (self.folder / "shelf").mkdir()
+        (self.folder / "shelf" / "zanzibar.safetensors").mkdir()  # cannot be deleted as a file is
+        self.assert_error(self.server.request("DELETE", "/v1/voices/zanzibar"), 500, "io")
+        for voice in ("zanzibar", "anna"):
+            answer = self.speak(voice)
+            self.assertGreaterEqual(answer.status, 400)
+            self.assertNotIn(str(self.folder), answer.body.decode())
+        self.assertEqual(self.server.stop(), 0)
+        self.assertNotIn("zanzibar", self.server.log)
+        self.assertIn("remove failed: io", self.server.log)
 
     def test_parallel_uploads(self):  # B049
         with concurrent.futures.ThreadPoolExecutor(8) as pool:

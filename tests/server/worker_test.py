@@ -1,6 +1,7 @@
 """Workers: a process for every device, replaced when it crashes, stands still, or loses its device."""
 import concurrent.futures
 import signal
+import socket
 import threading
 import unittest
 
@@ -61,6 +62,34 @@ class Crash(WorkerCase):
         text = self.server.get("/metrics").body.decode()
         self.assertIn('skald_worker_restarts_total{worker="0"} 1\n', text)
 
+    def test_an_answer_that_ends_with_its_connection_does_not_end_well(self):
+        body = post_bytes("/v1/audio/speech", speech_body(max_frames=..., input="Hi")).replace(b"HTTP/1.1", b"HTTP/1.0")
+        for end in ("runaway", "crash"):
+            with self.server.connect() as s:
+                s.sendall(body)
+                got = s.recv(1000)
+                self.assertIn(b"HTTP/1.0 200", got)
+                if end == "crash":
+                    os.kill(self.pids[0], signal.SIGKILL)
+                with self.assertRaises(ConnectionResetError, msg=end):
+                    while s.recv(65536):
+                        pass
+
+    def test_a_request_that_does_not_go_on_is_no_lost_worker(self):
+        with self.server.connect() as s:
+            s.sendall(b"GET /health HTTP/1.1\r\n")
+            self.assertEqual(read_all(s), b"")
+        large = (b"POST /v1/audio/speech/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: 20000000\r\n\r\n")
+        with self.server.connect() as s:
+            s.sendall(large)
+            got = s.recv(100)
+            with contextlib.suppress(OSError):
+                s.sendall(b"x" * 1000000)
+            got += read_all(s)
+        self.assertIn(b" 413 ", got.split(b"\r\n")[0])
+        self.assertEqual(got.count(b"HTTP/1.1"), 1, got)
+
     def test_readiness_flips_and_returns(self):
         os.kill(self.pids[0], signal.SIGKILL)
         states = set()
@@ -80,12 +109,21 @@ class Crash(WorkerCase):
         self.assertEqual(states, {200, 503})
 
     def test_the_port_stays_with_the_front(self):
+        self.addCleanup(self.hold().close)
+        while self.server.metric("skald_slots_active") == 0:
+            time.sleep(0.01)
         os.kill(self.server.process.pid, signal.SIGKILL)
-        self.server.process.communicate()
+        self.server.process.wait()
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", self.server.port))
+            again.listen()  # a worker still drains, and holds no port of the front's
+            self.assertTrue(pathlib.Path(f"/proc/{self.pids[0]}").exists(), "too late to tell")
         end = time.monotonic() + 20
         while time.monotonic() < end and pathlib.Path(f"/proc/{self.pids[0]}").exists():
             time.sleep(0.05)
         self.assertFalse(pathlib.Path(f"/proc/{self.pids[0]}").exists(), "a worker outlives its front")
+        self.server.process.communicate()
         self.server.process.returncode = 0
 
 
@@ -173,6 +211,40 @@ class Several(WorkerCase):
         self.wait_ready()
         self.assertGreaterEqual(self.server.metric("skald_speech_frames_total"), 803)
         self.assertIn('skald_worker_up{worker="1"} ', self.server.get("/metrics").body.decode())
+
+
+    def test_a_client_sees_the_end_of_its_worker_while_another_lives(self):
+        streams = [self.server.connect() for _ in range(2)]
+        for s in streams:  # more than fits between the two
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            s.sendall(post_bytes("/v1/audio/speech", speech_body(max_frames=3000, input="Hi", response_format="f32")))
+            s.settimeout(0.5)
+            self.assertTrue(s.recv(1000))
+        os.kill(self.pids[1], signal.SIGKILL)
+        other = None
+        while other is None:  # the one that goes on was taken before the new worker began
+            for i, s in enumerate(streams):
+                with contextlib.suppress(TimeoutError):
+                    if not self.flows(s):
+                        other = streams[1 - i]
+        while len(now := children(self.server.process.pid)) < 2 or now == self.pids:
+            time.sleep(0.02)
+        self.wait_ready()
+        os.kill(self.pids[0], signal.SIGKILL)
+        began = time.monotonic()
+        other.settimeout(PATIENCE)
+        while self.flows(other):
+            pass
+        self.assertLess(time.monotonic() - began, 2 * (6 if SLOW else 1))
+        for s in streams:
+            s.close()
+
+    @staticmethod
+    def flows(s):
+        try:
+            return bool(s.recv(1 << 20))
+        except ConnectionResetError:
+            return False
 
 
 class Keyed(unittest.TestCase):
