@@ -53,7 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         const size_t cut = std::min(bytes.find('\n'), bytes.size());
         const Upload upload =
             read_upload(bytes.substr(0, cut), bytes.substr(std::min(cut + 1, bytes.size())), 1000);
-        if (!skald::valid_voice_name(upload.name) || upload.reference.audio.size() > 1000) __builtin_trap();
+        if (!skald::valid_voice_name(upload.name) ||
+            (upload.reference.audio && upload.reference.audio->size() > 1000))
+          __builtin_trap();
         break;
       }
       case 5: {
