@@ -330,7 +330,7 @@ class Bench {
     const auto counted = frames.subspan(static_cast<size_t>(report_.warm_up_frames));
     const auto report = [&](std::initializer_list<Stage> stages) {
       StageReport r = summary(counted, stages);
-      r.bandwidth_share = bandwidth_share(frames, stages, r);
+      r.bandwidth_share = bandwidth_share(frames, stages);
       return r;
     };
     report_.talker = report({Stage::talker, Stage::talker_attention});
@@ -344,10 +344,9 @@ class Bench {
     report_.lengths.push_back(length_row(frames, o_.frames, report_.warm_up_frames));
   }
 
-  double bandwidth_share(std::span<const StageTimes> frames, std::initializer_list<Stage> stages,
-                         const StageReport& whole) const {
-    if (probes_.empty())
-      return report_.read_bandwidth() > 0 ? whole.gb_per_s() * 1e9 / report_.read_bandwidth() : 0;
+  /// 0 without probes: the bandwidth of the whole run is known at its end only.
+  double bandwidth_share(std::span<const StageTimes> frames, std::initializer_list<Stage> stages) const {
+    if (probes_.empty()) return 0;
     std::vector<double> shares;
     for (size_t i = static_cast<size_t>(report_.warm_up_frames); i < frames.size(); ++i) {
       StageTime sum;

@@ -45,7 +45,7 @@ struct StageReport {
   Spread ms;
   double weight_bytes = 0, bytes = 0, flops = 0, ops = 0;  ///< medians
   double launches = 0;         ///< of kernels, on a device that works behind the host
-  double bandwidth_share = 0;  ///< median over frames of their rate beside the read bandwidth around them
+  double bandwidth_share = 0;  ///< median over frames, beside the read bandwidth around them; 0 without any
   double gb_per_s() const { return ms.median > 0 ? bytes / ms.median / 1e6 : 0; }
   double gflop_per_s() const { return ms.median > 0 ? flops / ms.median / 1e6 : 0; }
 };
