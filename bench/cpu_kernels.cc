@@ -4,62 +4,14 @@
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 
-#include <cmath>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <random>
-
-#include "backend/cpu/cpu.h"
 #include "backend/cpu/memory.h"
 #include "base/pool.h"
+#include "bench_device.h"
 
 extern "C" void openblas_set_num_threads(int);
 
 namespace skald::backend {
 namespace {
-
-constexpr int kThreads = 2;
-
-std::vector<float> values(int64_t count, float scale) {
-  std::minstd_rand random(1);
-  std::vector<float> v(static_cast<size_t>(count));
-  for (float& x : v) x = scale * (static_cast<float>(random()) / 1073741823.5f - 1);
-  return v;
-}
-
-/// A device and what a benchmark needs on it.
-struct Bench {
-  std::unique_ptr<Backend> device;
-  explicit Bench(int threads, const char* weights = "auto", const char* compute = "exact")
-      : device(make_cpu_backend({.threads = threads, .weights = weights, .compute = compute})) {}
-
-  Weight load(WeightRole role, std::vector<int64_t> shape) {
-    const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    const std::vector<float> v = values(count, 0.05f);
-    return device->load(role, {.name = "w", .shape = std::move(shape), .data = std::as_bytes(std::span(v))});
-  }
-  Buffer buffer(int64_t rows, int32_t width) {
-    const Buffer b = device->allocate("b", Dtype::f32, rows, width);
-    const std::vector<float> v = values(rows * width, 1);
-    device->write(b, std::as_bytes(std::span(v)));
-    return b;
-  }
-  Lanes lanes(int rows, int position = 0) {
-    const auto one = [&](int32_t value) {
-      const Buffer b = device->allocate("i", Dtype::i32, 1, 1);
-      device->write(b, std::as_bytes(std::span(&value, 1)));
-      return b;
-    };
-    return {.lanes = 1, .rows = rows, .slot = one(0), .start = one(position)};
-  }
-};
-
-void set_rates(benchmark::State& state, double bytes, double flops) {
-  const auto n = static_cast<double>(state.iterations());
-  state.counters["GB/s"] = benchmark::Counter(bytes * n / 1e9, benchmark::Counter::kIsRate);
-  state.counters["GFLOP/s"] = benchmark::Counter(flops * n / 1e9, benchmark::Counter::kIsRate);
-}
 
 /// Sums 1 GB in large pages, every thread its own part in four streams.
 void read_bandwidth(benchmark::State& state) {
@@ -92,6 +44,9 @@ constexpr Mode kModes[] = {{"f32", "exact", "f32"},
                            {"int8", "exact", "int8"},
                            {"bf16", "fast", "fast"},
                            {"int8", "fast", "fast int8"}};
+
+/// Bytes of one number of a convolution's weight.
+double held_bytes(const Mode& mode) { return cpu_matrix_bytes("f32", false, mode.compute); }
 
 /// Many different matrices in turn, 1 GB of weights in all, so that none is still in a cache.
 void linear(benchmark::State& state) {
@@ -194,7 +149,7 @@ void conv(benchmark::State& state) {
               .lanes = lanes});
   });
   for (auto _ : state) b.device->run(program);
-  set_rates(state, 4.0 * channels * outputs * kernel, 2.0 * rows * channels * outputs * kernel);
+  set_rates(state, held_bytes(mode) * channels * outputs * kernel, 2.0 * rows * channels * outputs * kernel);
 }
 // Four frames a call.
 void conv_shapes(benchmark::internal::Benchmark* bench) {
@@ -238,7 +193,8 @@ void conv_transposed(benchmark::State& state) {
                          .lanes = lanes});
   });
   for (auto _ : state) b.device->run(program);
-  set_rates(state, 2.0 * channels * channels * kernel, 1.0 * rows * channels * channels * kernel);
+  set_rates(state, held_bytes(mode) / 2 * channels * channels * kernel,
+            1.0 * rows * channels * channels * kernel);
 }
 BENCHMARK(conv_transposed)
     ->ArgsProduct({{1536}, {8}, {16}, {1}, {0, 1}})
