@@ -2,6 +2,9 @@
 #include "engine/codec_run.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "skald/error.h"
 
 namespace skald::engine {
 
@@ -70,6 +73,11 @@ void CodecRun::run(std::span<const int32_t> codes, std::vector<float>& out) {
     const auto start = Clock::now();
     core_.model->codec_decode(slot_, part, std::span(out).subspan(done, samples));
     compute_ms_ += milliseconds(start, Clock::now());
+    if (!std::all_of(out.begin() + static_cast<int64_t>(done), out.end(),
+                     [](float x) { return std::isfinite(x); }))
+      throw Error(ErrorCode::non_finite,
+                  "the codec's samples hold NaN or infinity; the model's weights or the device are faulty; "
+                  "`skald verify` looks through the weights");
     codes = codes.subspan(part.size());
   }
 }

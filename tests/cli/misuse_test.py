@@ -1,10 +1,30 @@
 """Wrong command lines, unusable places, and what is left behind: nothing."""
+import json
 import os
+import shutil
+import struct
 import subprocess
 import time
 import unittest
 
 from support import MODELS, SKALD, TEXT, Case, environment, say, skald, wav
+
+
+class Damage(Case):
+    def test_a_codec_that_gives_no_numbers_is_an_error_not_silence(self):
+        shutil.copytree(MODELS / "tiny-cv", self.dir / "model")
+        path = self.dir / "model/speech_tokenizer/model.safetensors"
+        data = bytearray(path.read_bytes())
+        size = struct.unpack("<Q", data[:8])[0]
+        begin = json.loads(data[8:8 + size])["decoder.decoder.0.conv.bias"]["data_offsets"][0]
+        struct.pack_into("<f", data, 8 + size + begin + 4, float("nan"))
+        path.write_bytes(data)
+        for words in ((), ("--float",)):
+            result = self.assert_status(skald("say", "--model", self.dir / "model", "--voice", "anna", "-o", self.dir / "o.wav",
+                                              *words, TEXT), 1)
+            self.assertIn("codec's samples hold NaN", result.err)
+            self.assertIn("[non_finite]", result.err)
+            self.assertFalse((self.dir / "o.wav").exists())
 
 
 class Options(Case):
