@@ -92,7 +92,7 @@ fi
 
 mkdir -p "$build"
 log=$build/quickstart.log
-if [ ! -x "$build/bin/skald" ]; then say "Building a release of skald (some minutes, once) ..."; fi
+if [ ! -x "$build/bin/skald" ]; then say "Building a release of skald (some minutes, once; the log is $log) ..."; fi
 # A build folder made by hand keeps its tests.
 settings=(-G Ninja -DCMAKE_BUILD_TYPE=Release)
 if [ ! -e "$build/CMakeCache.txt" ]; then settings+=(-DSKALD_TESTS=OFF); fi
