@@ -90,6 +90,16 @@ class Crash(WorkerCase):
         self.assertIn(b" 413 ", got.split(b"\r\n")[0])
         self.assertEqual(got.count(b"HTTP/1.1"), 1, got)
 
+    def test_a_websocket_learns_of_it_too(self):
+        ws = WebSocket(self.server)
+        ws.send({"type": "session.config", "voice": "alloy", "max_frames": 3})
+        ws.until("session.configured")
+        os.kill(self.pids[0], signal.SIGKILL)
+        self.assertEqual(ws.until("error")[0]["error"]["code"], "worker_lost")
+        self.assertIsNone(ws.receive())
+        ws.close()
+        self.wait_ready()
+
     def test_readiness_flips_and_returns(self):
         os.kill(self.pids[0], signal.SIGKILL)
         states = set()
