@@ -11,9 +11,14 @@
 namespace skald::engine {
 namespace {
 
-/// Errors stand before warnings. The sentence carries its own advice behind the last semicolon.
+/// Errors stand before warnings. The sentence carries its own advice behind the last semicolon. One that
+/// verify_model found as well, of a file that cannot be read, is there already.
 void add_error(model::VerifyReport& report, const std::string& sentence) {
   const size_t cut = sentence.rfind("; ");
+  const bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const auto& finding) {
+    return finding.severity == "error" && finding.what.starts_with(sentence.substr(0, cut));
+  });
+  if (told) return;
   const auto warning =
       std::find_if(report.findings.begin(), report.findings.end(),
                    [](const model::Finding& finding) { return finding.severity != "error"; });
@@ -61,8 +66,7 @@ model::VerifyReport verify_snapshot(const std::filesystem::path& model_dir) {
     const text::Tokenizer tokenizer = text::Tokenizer::load(model_dir);
     if (const auto config = sound_config(model_dir)) check_tokens(model_dir.string(), *config, tokenizer);
   } catch (const Error& error) {
-    // verify_model has reported the files that are missing.
-    if (error.code() != ErrorCode::model_not_found) add_error(report, error.what());
+    add_error(report, error.what());
   }
   return report;
 }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "backend/tensors.h"
+#include "base/file_fault.h"
 #include "model/fault.h"
 #include "model/json_fields.h"
 #include "model/safetensors.h"
@@ -34,21 +35,15 @@ constexpr size_t kMostShards = 1024;
 class MappedFile {
  public:
   explicit MappedFile(const fs::path& path) : name_(path.string()) {
+    if (const auto fault = file_fault(path)) throw fault->error();
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) {
-      const int why = errno;
-      const bool missing = why == ENOENT || why == ENOTDIR;
-      throw Error(missing ? ErrorCode::model_not_found : ErrorCode::io,
-                  missing ? fmt::format("{} is missing; download it from the model's repository", name_)
-                          : fmt::format("{} cannot be opened ({}); check its permissions", name_,
-                                        std::strerror(why)));
-    }
-    map(descriptor);
+    if (descriptor < 0) throw file_fault(path, errno).error();
+    const int error = map(descriptor);
     ::close(descriptor);
-    if (!failure_.empty()) throw Error(plain_ ? ErrorCode::io : ErrorCode::model_invalid, failure_);
+    if (error != 0) throw map_failure(error);
   }
   ~MappedFile() {
-    if (size_ > 0) ::munmap(data_, size_);
+    if (data_ != nullptr) ::munmap(data_, size_);
   }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -64,26 +59,28 @@ class MappedFile {
   }
 
  private:
-  void map(int descriptor) {
+  /// Returns an errno, 0 for none.
+  int map(int descriptor) {
     struct stat status = {};
-    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-      plain_ = false;
-      failure_ = name_ + " is not a plain file; put the file of the model's repository here";
-      return;
-    }
+    if (::fstat(descriptor, &status) != 0) return errno;
     const auto size = static_cast<size_t>(status.st_size);
-    if (size == 0) return;  // the header check reports it
+    if (size == 0) return 0;  // the header check reports it
     void* const at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (at == MAP_FAILED) {
-      failure_ = fmt::format("{} with {} bytes cannot be mapped ({}); check the limit of address space",
-                             name_, size, std::strerror(errno));
-      return;
-    }
-    data_ = at, size_ = size;
+    size_ = size;
+    if (at == MAP_FAILED) return errno;
+    data_ = at;
+    return 0;
   }
 
-  std::string name_, failure_;
-  bool plain_ = true;
+  Error map_failure(int error) {
+    const bool memory = error == ENOMEM;
+    return Error(memory ? ErrorCode::out_of_memory : ErrorCode::io,
+                 fmt::format("{} with {} bytes cannot be mapped ({}); {}", name_, size_, std::strerror(error),
+                             memory ? "raise the limit of address space (ulimit -v)"
+                                    : "copy it to a file system that can map files"));
+  }
+
+  std::string name_;
   void* data_ = nullptr;
   size_t size_ = 0;
 };
@@ -264,11 +261,15 @@ std::shared_ptr<const Checkpoint> Checkpoint::open(const fs::path& dir) {
   std::error_code failure;
   auto checkpoint = std::make_shared<SafetensorsCheckpoint>(dir.string());
   const fs::path single = dir / kSingleFile, index = dir / kIndexFile;
-  if (fs::exists(fs::symlink_status(single, failure))) {
+  // What cannot be looked at counts as being there: opening it says why.
+  const auto absent = [&](const fs::path& path) {
+    return fs::symlink_status(path, failure).type() == fs::file_type::not_found;
+  };
+  if (!absent(single)) {
     checkpoint->add(single);
     return checkpoint;
   }
-  if (!fs::exists(index, failure)) {
+  if (absent(index)) {
     throw Error(
         ErrorCode::model_not_found,
         fmt::format(

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/file_fault.h"
 #include "model/config_parts.h"
 #include "model/json_fields.h"
 
@@ -14,10 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 bool check_folder(const fs::path& dir, Faults& faults) {
+  const auto fault = folder_fault(dir);
+  if (!fault) return true;
   std::error_code failure;
-  if (fs::is_directory(dir, failure)) return true;
-  faults.push_back({ErrorCode::model_not_found, fmt::format("there is no model folder {}", dir.string()),
-                    "name the folder that holds config.json and model.safetensors"});
+  const bool absent = fs::symlink_status(dir, failure).type() == fs::file_type::not_found;
+  faults.push_back({fault->code,
+                    absent ? fmt::format("there is no model folder {}", dir.string()) : fault->what,
+                    absent ? "name the folder that holds config.json and model.safetensors" : fault->fix});
   return false;
 }
 
@@ -33,12 +37,7 @@ void check_tokenizer_files(const fs::path& dir, Faults& faults) {
        "wrong"},
   };
   for (const auto& [name, consequence] : kFiles) {
-    std::error_code failure;
-    const fs::path path = dir / name;
-    if (fs::is_regular_file(path, failure)) continue;
-    faults.push_back({ErrorCode::model_not_found,
-                      fmt::format("{} is missing, {}", path.string(), consequence),
-                      "download it from the model's repository into this folder"});
+    add_file_fault(dir / name, consequence, faults);
   }
 }
 

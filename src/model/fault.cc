@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/file_fault.h"
+
 namespace skald::model {
 
 size_t count_errors(const Faults& faults) {
@@ -24,6 +26,15 @@ void throw_first(const Faults& faults) {
                            errors > 2 ? "s" : "");
   }
   throw Error(first.code, message);
+}
+
+bool add_file_fault(const std::filesystem::path& path, std::string_view consequence, Faults& faults) {
+  const auto fault = file_fault(path);
+  if (!fault) return false;
+  faults.push_back({fault->code,
+                    fault->missing() ? fmt::format("{}, {}", fault->what, consequence) : fault->what,
+                    fault->fix});
+  return true;
 }
 
 std::string quote(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ size_t count_errors(const Faults& faults);
 
 /// Throws the first error among the faults, if there is one, and says how many more there are.
 void throw_first(const Faults& faults);
+
+/// What keeps the file from being read, if anything, as one more fault. `consequence` is said of a missing
+/// one.
+bool add_file_fault(const std::filesystem::path& path, std::string_view consequence, Faults& faults);
 
 /// Text from a file as part of a message: quoted, control bytes replaced, at most 120 bytes.
 std::string quote(std::string_view text);

@@ -93,16 +93,8 @@ std::optional<std::string> read_small_file(const std::filesystem::path& path, st
     faults.push_back({code, std::move(what), std::move(fix)});
     return std::nullopt;
   };
+  if (add_file_fault(path, consequence, faults)) return std::nullopt;
   std::error_code failure;
-  const auto status = std::filesystem::status(path, failure);
-  if (!std::filesystem::exists(status)) {
-    return refuse(ErrorCode::model_not_found, fmt::format("{} is missing, {}", file, consequence),
-                  "download it from the model's repository into this folder");
-  }
-  if (!std::filesystem::is_regular_file(status)) {
-    return refuse(ErrorCode::model_invalid, file + " is not a plain file",
-                  "put the file of the model's repository here");
-  }
   const uintmax_t size = std::filesystem::file_size(path, failure);
   if (failure || size > kLargestFile) {
     return refuse(ErrorCode::model_invalid,

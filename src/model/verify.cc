@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_fault.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 #include "model/fault.h"
@@ -112,10 +113,9 @@ void check_folder(const fs::path& dir, Faults& faults) {
     return fs::exists(path, failure);
   };
   const fs::path preprocessor = dir / "speech_tokenizer" / "preprocessor_config.json";
-  if (!exists(preprocessor)) {
-    warn(faults,
-         preprocessor.string() + " is missing, which the official implementation needs but skald does not",
-         "download it if you use this folder with the official implementation");
+  if (const auto fault = file_fault(preprocessor)) {
+    warn(faults, fault->what + "; the official implementation needs it, skald does not",
+         "put it right if you use this folder with the official implementation: " + fault->fix);
   }
   for (const fs::path& part : {dir, dir / "speech_tokenizer"}) {
     if (!exists(part / "model.safetensors") || !exists(part / "model.safetensors.index.json")) continue;

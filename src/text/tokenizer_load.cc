@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/file_fault.h"
 #include "skald/error.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_data.h"
@@ -255,13 +256,8 @@ void read_added_tokens(const Source& file, TokenizerData& data) {
 }
 
 std::string read_file(const std::filesystem::path& path) {
+  if (const auto fault = file_fault(path)) throw fault->error();
   std::error_code status;
-  if (!std::filesystem::is_regular_file(path, status)) {
-    throw Error(
-        ErrorCode::model_not_found,
-        fmt::format("{} is missing; a model folder needs vocab.json, merges.txt and tokenizer_config.json",
-                    path.string()));
-  }
   const auto size = std::filesystem::file_size(path, status);
   if (status || size > kMaxFile) {
     throw Error(ErrorCode::model_invalid,

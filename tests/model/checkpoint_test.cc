@@ -270,13 +270,20 @@ TEST_F(CheckpointTest, MisalignedDataIsGivenAligned) {
 TEST_F(CheckpointTest, MissingAndOddFilesAreNamed) {
   expect_open_error(ErrorCode::model_not_found, HasSubstr("neither model.safetensors nor"));
   fs::create_symlink("nowhere", dir / "model.safetensors");
-  expect_open_error(ErrorCode::model_not_found, HasSubstr("model.safetensors is missing"));
+  expect_open_error(ErrorCode::model_not_found,
+                    HasSubstr("model.safetensors is a link to something that is missing"));
   fs::remove(dir / "model.safetensors");
   fs::create_directory(dir / "model.safetensors");
-  expect_open_error(ErrorCode::model_invalid, HasSubstr("not a plain file"));
+  expect_open_error(ErrorCode::model_invalid, HasSubstr("model.safetensors is a folder, not a plain file"));
+  fs::remove(dir / "model.safetensors");
+  fs::create_symlink("model.safetensors", dir / "model.safetensors");
+  expect_open_error(ErrorCode::model_invalid, HasSubstr("its links lead in a circle"));
   fs::remove(dir / "model.safetensors");
   test::write_file(dir / "model.safetensors", "");
   expect_open_error(ErrorCode::model_invalid, HasSubstr("has 0 bytes"));
+  fs::remove(dir / "model.safetensors");
+  fs::create_directory(dir / "model.safetensors.index.json");
+  expect_open_error(ErrorCode::model_invalid, HasSubstr("index.json is a folder, not a plain file"));
 }
 
 TEST_F(CheckpointTest, LinkedFilesAreFollowed) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -432,6 +433,27 @@ TEST_F(ConfigTest, MissingFilesSayWhatGoesWrong) {
   fs::remove(dir / "config.json");
   fs::create_directory(dir / "config.json");
   expect_error(dir.path(), ErrorCode::model_invalid, HasSubstr("not a plain file"));
+}
+
+TEST_F(ConfigTest, WhatStandsForAFileIsNamed) {
+  for (const char* name : {"config.json", "generation_config.json", "vocab.json", "merges.txt",
+                           "tokenizer_config.json", "speech_tokenizer/config.json"}) {
+    use("tiny-cv");
+    const std::string file = (dir / name).string();
+    fs::remove(file);
+    fs::create_directory(file);
+    expect_error(dir.path(), ErrorCode::model_invalid, HasSubstr(file + " is a folder, not a plain file"));
+    fs::remove(file);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    expect_error(dir.path(), ErrorCode::model_invalid,
+                 HasSubstr(file + " is a pipe (FIFO), not a plain file"));
+    fs::remove(file);
+    fs::create_symlink(file, file);
+    expect_error(dir.path(), ErrorCode::model_invalid, HasSubstr(file + " cannot be opened: its links lead"));
+    fs::remove_all(dir.path());
+  }
+  use("tiny-cv");
+  expect_error(dir / "vocab.json", ErrorCode::model_not_found, HasSubstr("is a plain file, not a folder"));
 }
 
 TEST_F(ConfigTest, B005_CarriageReturnsAndByteOrderMarkAreTolerated) {

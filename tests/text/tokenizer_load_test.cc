@@ -174,6 +174,12 @@ TEST(TokenizerLoad, MissingFilesAreNamed) {
     const Error error = expect_error([&] { Tokenizer::load(dir); });
     EXPECT_EQ(error.code(), ErrorCode::model_not_found);
     EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    std::filesystem::create_directory(dir / name);
+    const Error folder = expect_error([&] { Tokenizer::load(dir); });
+    EXPECT_EQ(folder.code(), ErrorCode::model_invalid);
+    EXPECT_NE(std::string(folder.what()).find(" is a folder, not a plain file"), std::string::npos)
+        << folder.what();
+    std::filesystem::remove(dir / name);
     std::filesystem::copy(fixture_dir() / "vocabulary" / name, dir / name);
   }
   expect_same_ids(Tokenizer::load(dir));
