@@ -133,6 +133,7 @@ Json to_json(const BenchReport& r, const std::string& model) {
                        {"sampling_ms", rounded(row.sampling_ms)},
                        {"codec_ms", rounded(row.codec_ms)},
                        {"ms_per_frame", rounded(row.total_ms())}});
+  const auto behind = [&](double value) { return r.frame_ms > 0 ? Json(rounded(value)) : Json(nullptr); };
   return {{"rtf", rounded(r.rtf)},
           {"first_audio_ms", rounded(r.warm_first_audio_ms.median)},
           {"cold_first_audio_ms", rounded(r.cold_first_audio_ms)},
@@ -140,7 +141,8 @@ Json to_json(const BenchReport& r, const std::string& model) {
           {"load_ms", rounded(r.load_ms)},
           {"peak_rss_bytes", r.peak_rss_bytes},
           {"peak_rss_since_load", r.peak_rss_since_load},
-          {"read_bandwidth_gb_per_s", rounded(r.read_bandwidth() / 1e9)},
+          {"read_bandwidth_gb_per_s",
+           r.read_bandwidth() > 0 ? Json(rounded(r.read_bandwidth() / 1e9)) : Json(nullptr)},
           {"peak_gflop_per_s", rounded(r.peak_flops() / 1e9)},
           {"model", {{"path", model}, {"type", r.model_type}, {"size", r.model_size}}},
           {"weights", r.weights},
@@ -163,8 +165,8 @@ Json to_json(const BenchReport& r, const std::string& model) {
           {"audio_seconds", rounded(r.audio_seconds)},
           {"compute_ms", rounded(r.compute_ms)},
           {"wall_ms", rounded(r.wall_ms)},
-          {"frame_ms", rounded(r.frame_ms)},
-          {"idle_share", rounded(r.idle_share)},
+          {"frame_ms", behind(r.frame_ms)},
+          {"idle_share", behind(r.idle_share)},
           {"kernels", kernels_json(r)},
           {"stages", stages_json(r)},
           {"language_model", to_json(r.language_model, r)},
@@ -201,11 +203,13 @@ std::string length_table(const BenchReport& r) {
 }
 
 std::string machine_text(const BenchReport& r) {
-  std::string out = fmt::format(
-      "reads {:.1f} GB/s ({:.1f} to {:.1f} during, {:.1f} before, {:.1f} after), multiplies {:.0f} GFLOP/s\n",
-      r.read_bandwidth() / 1e9, r.read_speed.min / 1e9, r.read_speed.max / 1e9,
-      r.speed_before.read_bytes_per_second / 1e9, r.speed_after.read_bytes_per_second / 1e9,
-      r.peak_flops() / 1e9);
+  std::string out =
+      r.read_bandwidth() > 0
+          ? fmt::format("reads {:.1f} GB/s ({:.1f} to {:.1f} during, {:.1f} before, {:.1f} after)",
+                        r.read_bandwidth() / 1e9, r.read_speed.min / 1e9, r.read_speed.max / 1e9,
+                        r.speed_before.read_bytes_per_second / 1e9, r.speed_after.read_bytes_per_second / 1e9)
+          : "the bandwidth is unknown: no memory for its measurement";
+  out += fmt::format(", multiplies {:.0f} GFLOP/s\n", r.peak_flops() / 1e9);
   out += fmt::format("processor time {:.0f}% of {} threads", 100 * r.cpu_share, r.threads);
   if (r.wait_share >= 0) out += fmt::format(", waited {:.0f}% for a processor", 100 * r.wait_share);
   if (r.loaded()) out += "\nLOADED: other work took part of the machine; these numbers are not the machine's";

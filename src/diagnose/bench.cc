@@ -394,6 +394,7 @@ double BenchReport::peak_flops() const {
 bool BenchReport::loaded() const { return wait_share >= 0 ? wait_share > 0.05 : cpu_share < 0.8; }
 
 bool BenchReport::memory_changed() const {
+  if (!(speed_before.read_bytes_per_second > 0 && speed_after.read_bytes_per_second > 0)) return false;
   const double change = std::abs(speed_before.read_bytes_per_second - speed_after.read_bytes_per_second);
   return change > 0.15 * read_bandwidth();
 }

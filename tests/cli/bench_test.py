@@ -1,8 +1,11 @@
 """skald bench: the object's members and their arithmetic, the table, and misuse."""
+import json
+import os
+import subprocess
 import time
 import unittest
 
-from support import MODELS, Case, skald
+from support import MODELS, SKALD, Case, environment, skald
 
 STAGES = ("load", "prefill", "talker", "predictor", "sampling", "codec")
 
@@ -69,6 +72,24 @@ class Bench(Case):
         self.assertGreater(o["peak_rss_bytes"], 1 << 20)
         self.assertIsInstance(o["machine"]["loaded"], bool)
         self.assertGreater(o["machine"]["cpu_seconds"], 0)
+
+
+    def test_what_only_a_device_behind_the_host_has(self):
+        self.assertEqual((self.object["frame_ms"], self.object["idle_share"], self.object["kernels"]), (None, None, []))
+
+
+class Limited(Case):
+    @unittest.skipIf(os.environ.get("SKALD_SANITIZE"), "sanitizers need the addresses")
+    def test_an_address_space_below_the_yardstick(self):
+        for limit, known in ((600_000, True), (350_000, None)):
+            done = subprocess.run(["sh", "-c", f'ulimit -v {limit}; exec "$0" bench --frames 8 --threads 1 --warm-runs 1 --json', SKALD],
+                                  env=environment(), capture_output=True, timeout=60)
+            if known or done.returncode == 0:
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreater(json.loads(done.stdout)["rtf"], 0)
+            else:
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertIn(b"[out_of_memory]", done.stderr)
 
 
 class Reduced(Case):

@@ -2,6 +2,7 @@
 #include "diagnose/bench.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 
@@ -216,6 +217,23 @@ TEST(MeasureSpeed, EveryTargetReadsAndMultiplies) {
     EXPECT_GT(speed.flops_per_second, 1e8) << target;
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the addresses themselves
+TEST(MeasureSpeed, WithoutMemoryForItTheBandwidthIsUnknown) {
+  const auto device = backend::make_cpu_backend({.threads = 1});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit small{rlim_t{1} << 20, before.rlim_max};  // nothing more
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+  const backend::DeviceSpeed speed = device->measure_speed();
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(speed.read_bytes_per_second, 0);
+  EXPECT_GT(speed.flops_per_second, 1e8);
+  BenchReport r;
+  r.speed_after.read_bytes_per_second = 50e9;
+  EXPECT_FALSE(r.memory_changed()) << "what is unknown has not changed";
+}
+#endif
 
 }  // namespace
 }  // namespace skald::diagnose

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "backend/cpu/device.h"
+#include "skald/error.h"
 
 namespace skald::backend::cpu {
 namespace {
@@ -29,20 +30,37 @@ double best_rate(double seconds, Pass&& pass) {
   return best;
 }
 
-/// Eight times the last cache that the system tells of, within reason.
-int64_t stream_bytes() {
-  constexpr int64_t kLeast = int64_t{256} << 20, kMost = int64_t{1} << 30;
+/// Of the last cache that the system tells of, 0 without one.
+int64_t cache_bytes() {
 #ifdef _SC_LEVEL3_CACHE_SIZE
-  return std::clamp<int64_t>(8 * sysconf(_SC_LEVEL3_CACHE_SIZE), kLeast, kMost);
+  return std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
 #else
-  return kLeast;
+  return 0;
 #endif
 }
 
+/// Memory to stream: eight times the last cache, within reason; under a limit of address space or memory
+/// less, down to twice the cache. Nothing where that is refused as well.
+Mapping stream_memory() {
+  constexpr int64_t kLeast = int64_t{256} << 20, kMost = int64_t{1} << 30, kSmallest = int64_t{32} << 20;
+  const int64_t cache = cache_bytes();
+  int64_t bytes = std::clamp(8 * cache, kLeast, kMost);
+  for (const int64_t smallest = std::min(std::max(2 * cache, kSmallest), bytes); bytes >= smallest;
+       bytes /= 2) {
+    try {
+      return Mapping("bandwidth measurement", static_cast<size_t>(bytes), true);
+    } catch (const Error&) {  // half of it may do
+    }
+  }
+  return {};
+}
+
+/// 0 without memory for it.
 double read_rate(const Kernels& kernels, Pool& pool) {
   const int threads = pool.threads();
-  const int64_t part = stream_bytes() / static_cast<int64_t>(sizeof(float)) / threads / 1024 * 1024;
-  const Mapping memory("bandwidth measurement", static_cast<size_t>(part) * threads * sizeof(float), true);
+  const Mapping memory = stream_memory();
+  const int64_t part = static_cast<int64_t>(memory.size() / sizeof(float)) / threads / 1024 * 1024;
+  if (part == 0) return 0;
   // Untouched pages would all be the one page of zeros.
   pool.run(threads, [&](int task, int) { std::fill_n(memory.as<int32_t>() + task * part, part, 1); });
   std::vector<int32_t> sums(static_cast<size_t>(threads));
@@ -50,7 +68,7 @@ double read_rate(const Kernels& kernels, Pool& pool) {
     pool.run(threads, [&](int task, int) {
       sums[static_cast<size_t>(task)] = kernels.read_stream(memory.as<int32_t>() + task * part, part);
     });
-    return static_cast<double>(memory.size());
+    return static_cast<double>(part) * threads * sizeof(float);
   });
 }
 
