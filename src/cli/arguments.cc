@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -109,6 +110,7 @@ class Scanner {
     const std::string name = word.substr(0, equals);
     const CLI::Option* option = find_option(*out_.command, Dashes::two, name.substr(2));
     if (option == nullptr) unknown(word);
+    count(*option, name);
     out_.options.push_back(name);
     if (!takes_value(*option)) {
       if (equals != std::string::npos) throw UsageError(fmt::format("option '{}' takes no value", name));
@@ -123,8 +125,18 @@ class Scanner {
     const CLI::Option* option =
         word.size() == 2 ? find_option(*out_.command, Dashes::one, word.substr(1)) : nullptr;
     if (option == nullptr) unknown(word);
+    count(*option, word);
     out_.options.push_back(word);
     if (takes_value(*option)) take_value(word);
+  }
+
+  /// Of two values one would be lost without a word. A flag may be said again.
+  void count(const CLI::Option& option, const std::string& name) {
+    if (!takes_value(option) || option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) return;
+    const auto [before, first] = seen_.emplace(&option, name);
+    if (first) return;
+    const std::string as = before->second == name ? "" : fmt::format(", first as '{}'", before->second);
+    throw UsageError(fmt::format("option '{}' is given twice{}; leave one of the two out", name, as));
   }
 
   void take_value(const std::string& name) {
@@ -150,6 +162,7 @@ class Scanner {
 
   const std::vector<std::string>& words_;
   Arguments out_;
+  std::map<const CLI::Option*, std::string> seen_;
   size_t at_ = 0;
 };
 

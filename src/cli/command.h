@@ -25,6 +25,11 @@ struct Session {
   std::string words(const std::string& sentence) const {
     return command != nullptr ? with_option_names(sentence, *command) : sentence;
   }
+  /// The same of an error. What is wrong with a file of a model or a voice names fields of that file.
+  std::string words(const Error& error) const {
+    const bool of_file = error.code() == ErrorCode::model_invalid || error.code() == ErrorCode::voice_invalid;
+    return of_file ? error.what() : words(std::string(error.what()));
+  }
 };
 
 /// One subcommand. Its constructor function adds its options to the program; run() is called after parsing.

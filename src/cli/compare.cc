@@ -11,6 +11,7 @@
 #include "cli/option_types.h"
 #include "cli/request_options.h"
 #include "diagnose/compare.h"
+#include "engine/devices.h"
 
 namespace skald::cli {
 namespace {
@@ -26,7 +27,9 @@ Exit status: 0 equal within tolerance, 1 different, 3 model, 4 device.)";
 std::vector<int32_t> parse_lengths(const std::string& words) {
   const auto refuse = [&] {
     throw UsageError(
-        fmt::format("--lengths is '{}', but must be whole numbers and ranges such as 1,255-260", words));
+        fmt::format("--lengths is '{}', but must be whole numbers within 1..{} and ranges of them, such as "
+                    "1,255-260",
+                    words, diagnose::kMostLength));
   };
   std::vector<int32_t> lengths;
   const char* at = words.data();
@@ -34,7 +37,7 @@ std::vector<int32_t> parse_lengths(const std::string& words) {
   const auto number = [&] {
     int32_t value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
-    if (error != std::errc() || value < 1 || value > 4000) refuse();
+    if (error != std::errc() || value < 1 || value > diagnose::kMostLength) refuse();
     at = next;
     return value;
   };
@@ -73,12 +76,13 @@ class Compare : public Command {
         *app_, "--threads", 1, 1024, [this](int32_t v) { o_.threads = v; },
         "Threads of a CPU; else $SKALD_THREADS, else what the process may use", kGroup);
     add_text(*app_, "--lengths", "LIST", lengths_,
-             "Prompt rows, as 1,255-260 (default: up to 640, dense at 255-260 and 290-310)", kGroup);
+             "Prompt rows, as 1,255-260; 4000 at most (default: up to 640, dense at 255-260 and 290-310)",
+             kGroup);
     add_whole_number(
-        *app_, "--frames", 0, 4000, [this](int32_t v) { compare_.frames = v; },
+        *app_, "--frames", 0, diagnose::kMostFrames, [this](int32_t v) { compare_.frames = v; },
         "Frames after a prompt of 250 rows (default 60)", kGroup);
     add_whole_number(
-        *app_, "--codec-frames", 0, 4000, [this](int32_t v) { compare_.codec_frames = v; },
+        *app_, "--codec-frames", 0, diagnose::kMostFrames, [this](int32_t v) { compare_.codec_frames = v; },
         "Frames through the codec (default 120)", kGroup);
     add_seed(
         *app_, "--seed", [this](uint64_t v) { compare_.seed = v; }, "Of prompts, codes and draws (default 1)",
@@ -90,6 +94,7 @@ class Compare : public Command {
 
   int run(Session& session, const Arguments& arguments) override {
     o_.engine.device = b_.starts_with("cpu") ? a_ : b_;  // decides whether GPU software is looked for
+    engine::check_device_name(a_), engine::check_device_name(b_);
     complete(o_);
     if (!arguments.operands.empty())
       throw UsageError("compare takes no text: its prompts are made from a seed");

@@ -53,11 +53,15 @@ void add_name(CLI::App& app, const std::string& name, const char* type, std::str
 void add_whole_number(CLI::App& app, const std::string& name, int32_t least, int32_t most,
                       std::function<void(int32_t)> set, const std::string& help, const std::string& group) {
   const auto convert = [=](const std::string& word) {
-    int32_t value = 0;
-    if (!parse(word, value) || value < least || value > most) {
-      reject(plain_name(name), word, fmt::format("a whole number within {}..{}", least, most));
+    int64_t value = 0;
+    const bool number = parse(word, value) && value >= least;
+    if (most == kModelLimit) {
+      if (!number) reject(plain_name(name), word, fmt::format("a whole number of at least {}", least));
+      return set(static_cast<int32_t>(std::min<int64_t>(value, kAnyInt)));
     }
-    set(value);
+    if (!number || value > most)
+      reject(plain_name(name), word, fmt::format("a whole number within {}..{}", least, most));
+    set(static_cast<int32_t>(value));
   };
   add(app, name, "N", convert, help, group);
 }

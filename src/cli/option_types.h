@@ -16,6 +16,7 @@ class App;
 namespace skald::cli {
 
 inline constexpr int32_t kAnyInt = std::numeric_limits<int32_t>::max();
+inline constexpr int32_t kModelLimit = -1;
 
 /// A word, as it stands.
 void add_text(CLI::App& app, const std::string& name, const char* type, std::string& to,
@@ -24,7 +25,8 @@ void add_text(CLI::App& app, const std::string& name, const char* type, std::str
 /// taken for a missing option.
 void add_name(CLI::App& app, const std::string& name, const char* type, std::string& to,
               const std::string& help, const std::string& group);
-/// A decimal number within least..most; kAnyInt = no upper limit but the type's.
+/// A decimal number within least..most; kAnyInt = no upper limit but the type's, kModelLimit = the model has
+/// one, and the library states it when it has opened the model.
 void add_whole_number(CLI::App& app, const std::string& name, int32_t least, int32_t most,
                       std::function<void(int32_t)> set, const std::string& help, const std::string& group);
 /// 0 to 2^64 - 1.

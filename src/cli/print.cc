@@ -23,7 +23,7 @@ void print_json(Session& session, const nlohmann::ordered_json& object) {
 }
 
 nlohmann::ordered_json error_json(const Session& session, const Error& error) {
-  return {{"code", error_code_name(error.code())}, {"message", session.words(error.what())}};
+  return {{"code", error_code_name(error.code())}, {"message", session.words(error)}};
 }
 
 }  // namespace skald::cli

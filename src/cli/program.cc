@@ -88,7 +88,7 @@ class Program {
 };
 
 int report(Session& session, const Error& error, int status) {
-  session.log.error(fmt::format("{} [{}]", session.words(error.what()), error_code_name(error.code())));
+  session.log.error(fmt::format("{} [{}]", session.words(error), error_code_name(error.code())));
   if (session.json && !session.json_printed) {
     try {
       print_json(session, {{"error", error_json(session, error)}});

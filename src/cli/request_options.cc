@@ -14,6 +14,8 @@
 #include "audio/npy.h"
 #include "cli/arguments.h"
 #include "cli/option_types.h"
+#include "engine/devices.h"
+#include "engine/settings.h"
 #include "engine/streams.h"
 
 namespace skald::cli {
@@ -34,7 +36,8 @@ void add_engine_options(CLI::App& app, RequestOptions& o) {
   add_name(app, "--compute", "MODE", o.engine.compute,
            "exact (default), or fast: products of 16-bit integers, less than 1e-3 off", kGroup);
   add_whole_number(
-      app, "--cache-capacity", 32, kAnyInt, [&o](int32_t v) { o.engine.cache_capacity = v; },
+      app, "--cache-capacity", engine::kLeastCacheCapacity, kModelLimit,
+      [&o](int32_t v) { o.engine.cache_capacity = v; },
       "Positions of the talker's cache: prompt rows + frames (default 4096)", kGroup);
 }
 
@@ -169,6 +172,7 @@ void complete(RequestOptions& o) {
     o.threads = value;
   }
   o.engine.threads = o.threads.value_or(0);
+  engine::check_device_name(o.engine.device);
   complete_gpu(o.engine);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/option_types.h"
 #include "cli/request_options.h"
 #include "cli/voice_options.h"
+#include "engine/devices.h"
 #include "server/api_fields.h"
 #include "server/front.h"
 #include "server/front_text.h"
@@ -124,6 +125,7 @@ class Serve : public Command {
     check_host();
     server::FrontOptions options;
     options.http = options_.http;
+    for (const std::string& worker : workers_) engine::check_device_name(worker);
     options.devices = workers_;
     options.drain_seconds = options_.drain_seconds;
     options.stuck_seconds = stuck_seconds_;

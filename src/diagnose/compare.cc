@@ -23,9 +23,7 @@ constexpr int32_t kSlots = 3;          ///< so that the program of four lanes ha
 constexpr int32_t kFramePrompt = 250;  ///< 60 frames from there cross 256, 290 and 300
 constexpr int32_t kWholePrompts = 64;  ///< longer ones share their beginning, see shared_rows()
 constexpr int32_t kForcedFrames = 2;   ///< behind every prompt length
-constexpr int32_t kMostLength = 4000, kMostFrames = 4000;
 constexpr int32_t kNever = 1 << 30;
-constexpr double kNoSound = 2;  ///< difference of samples that are no numbers: the most there is
 
 /// Rows of a prompt that are computed once for all lengths near each other: only its last one or two blocks
 /// are each length's own. The same blocks either way.
@@ -328,10 +326,11 @@ class Comparison {
   void judge_head(int32_t codebook, std::span<const float> a, std::span<const float> b,
                   const std::string& where) {
     HeadReport& head = report_.heads.at(static_cast<size_t>(codebook));
-    double c = cosine(a, b);
-    if (std::isnan(c)) c = -1;  // no agreement at all
+    const double c = cosine(a, b);
     if (head.compared == 0) head.mean_cosine = 0;
-    if (head.compared++ == 0 || c < head.worst_cosine) head.worst_cosine = c, head.worst_at = where;
+    // Nothing is worse than NaN, and the first one stays.
+    if (head.compared++ == 0 || c < head.worst_cosine || (std::isnan(c) && !std::isnan(head.worst_cosine)))
+      head.worst_cosine = c, head.worst_at = where;
     head.mean_cosine += c;
     const auto best = [](std::span<const float> v) {
       return static_cast<size_t>(std::max_element(v.begin(), v.end()) - v.begin());
@@ -399,11 +398,7 @@ class Comparison {
     }
     pair_->read_from(PairDevice::Side::a);
     report_.waveform_rms = root_mean_square(samples[0]);
-    for (size_t i = 0; i < samples[0].size(); ++i) {
-      const double difference = std::abs(double{samples[1][i]} - samples[0][i]);
-      report_.waveform_difference =
-          std::max(report_.waveform_difference, std::isnan(difference) ? kNoSound : difference);
-    }
+    report_.waveform_difference = largest_difference(samples[0], samples[1]);
   }
 
   const CompareOptions& o_;
@@ -441,6 +436,11 @@ void find_failures(CompareReport& r) {
   for (const HeadReport& head : r.heads) {
     if (head.compared == 0) continue;
     compared = true;
+    if (std::isnan(head.worst_cosine)) {
+      fail("forced frames", fmt::format("head {}: logits that are no numbers (NaN or infinite) at {}",
+                                        head.codebook, head.worst_at));
+      continue;
+    }
     if (head.worst_cosine < t.worst_cosine)
       fail("forced frames", fmt::format("head {}: cosine {:.7f} at {}, but at least {} is needed",
                                         head.codebook, head.worst_cosine, head.worst_at, t.worst_cosine));
@@ -453,7 +453,9 @@ void find_failures(CompareReport& r) {
   if (compared && r.mean_cosine() < t.mean_cosine)
     fail("forced frames",
          fmt::format("mean cosine {:.7f}, but at least {} is needed", r.mean_cosine(), t.mean_cosine));
-  if (r.waveform_difference > t.waveform)
+  if (!std::isfinite(r.waveform_difference))
+    fail("codec", "samples that are no numbers (NaN or infinite)");
+  else if (r.waveform_difference > t.waveform)
     fail("codec", fmt::format("samples differ by up to {:.2e}, but {} is the most", r.waveform_difference,
                               t.waveform));
 }
@@ -492,8 +494,10 @@ double CompareReport::mean_cosine() const {
 
 double CompareReport::worst_cosine() const {
   double worst = 1;
-  for (const HeadReport& head : heads)
+  for (const HeadReport& head : heads) {
+    if (head.compared > 0 && std::isnan(head.worst_cosine)) return head.worst_cosine;
     if (head.compared > 0) worst = std::min(worst, head.worst_cosine);
+  }
   return worst;
 }
 

@@ -19,6 +19,9 @@
 
 namespace skald::diagnose {
 
+/// Limits of CompareOptions: rows of a prompt, frames of either kind.
+inline constexpr int32_t kMostLength = 4000, kMostFrames = 4000;
+
 using DeviceOpener = std::function<std::unique_ptr<backend::Backend>(const EngineOptions&)>;
 
 struct CompareOptions {
@@ -59,9 +62,9 @@ RequestTolerance request_tolerance(const Arithmetic& a, const Arithmetic& b);
 struct HeadReport {
   int32_t codebook = 0;
   uint64_t compared = 0;
-  double worst_cosine = 1, mean_cosine = 1;
-  std::string worst_at;                  ///< "frame 12, position 262"
-  uint64_t disagreements = 0, ties = 0;  ///< of the argmax; ties are among them
+  double worst_cosine = 1, mean_cosine = 1;  ///< NaN where logits were no numbers
+  std::string worst_at;                      ///< "frame 12, position 262"
+  uint64_t disagreements = 0, ties = 0;      ///< of the argmax; ties are among them
 };
 
 /// What a verdict rests on.
@@ -92,7 +95,8 @@ struct CompareReport {
   // Forced requests.
   RequestTolerance request;
   std::vector<HeadReport> heads;
-  double waveform_difference = 0, waveform_rms = 0;  ///< the latter of `a`
+  double waveform_difference = 0;  ///< NaN or infinite where samples of either are no numbers
+  double waveform_rms = 0;         ///< of `a`
   double mean_cosine() const;
   double worst_cosine() const;
 

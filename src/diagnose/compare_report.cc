@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 /// Values of activations may be published; codes may not, not even made-up ones.
 bool values_shown(const OpDifference& d) { return d.measure != Measure::integer && d.output != "ring"; }
 
-/// JSON has no infinity.
+/// JSON has neither infinity nor NaN: "inf", "nan".
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value)); }
 
 Json to_json(const OpDifference& d) {
@@ -67,9 +67,9 @@ Json heads_json(const CompareReport& r) {
     if (head.compared > 0)
       heads.push_back({{"codebook", head.codebook},
                        {"compared", head.compared},
-                       {"worst_cosine", head.worst_cosine},
+                       {"worst_cosine", number(head.worst_cosine)},
                        {"worst_at", head.worst_at},
-                       {"mean_cosine", head.mean_cosine},
+                       {"mean_cosine", number(head.mean_cosine)},
                        {"disagreements", head.disagreements},
                        {"ties", head.ties}});
   return heads;
@@ -164,8 +164,8 @@ Json to_json(const CompareReport& r) {
               {"differences", std::move(differences)},
               {"ops", std::move(ops)}}},
             {"forced",
-             {{"worst_cosine", r.worst_cosine()},
-              {"mean_cosine", r.mean_cosine()},
+             {{"worst_cosine", number(r.worst_cosine())},
+              {"mean_cosine", number(r.mean_cosine())},
               {"heads", heads_json(r)},
               {"waveform_difference", number(r.waveform_difference)},
               {"waveform_rms", number(r.waveform_rms)}}}};
@@ -186,9 +186,13 @@ std::string to_text(const CompareReport& r) {
         r.ops_compared, r.lengths.size(), r.frames, r.codec_frames, op_table(r));
   if (!r.heads.empty() && r.heads.front().compared > 0)
     out += fmt::format(
-        "\neach on its own, all codes given:\n{}all: worst cosine {:.7f}, mean {:.7f}; samples "
-        "differ by at most {:.2e}, their root mean square is {:.3f}\n",
-        head_table(r), r.worst_cosine(), r.mean_cosine(), r.waveform_difference, r.waveform_rms);
+        "\neach on its own, all codes given:\n{}all: worst cosine {:.7f}, mean {:.7f}; {}, their root mean "
+        "square is {:.3f}\n",
+        head_table(r), r.worst_cosine(), r.mean_cosine(),
+        std::isfinite(r.waveform_difference)
+            ? fmt::format("samples differ by at most {:.2e}", r.waveform_difference)
+            : "samples hold NaN or infinity",
+        r.waveform_rms);
   out += "\n";
   for (const Failure& f : r.failures) out += fmt::format("DIFFERENT, {}: {}\n", f.where, f.what);
   if (r.error) out += fmt::format("ERROR: {} [{}]\n", r.error->what(), error_code_name(r.error->code()));

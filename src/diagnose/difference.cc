@@ -95,6 +95,16 @@ bool is_tie(std::span<const float> a, std::span<const float> b, size_t best_a, s
   return gap_a <= share * largest && gap_b <= share * largest;
 }
 
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(double{b[i]} - a[i]);
+    if (std::isnan(difference)) return difference;  // comparing would lose it
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
 double cosine(std::span<const float> a, std::span<const float> b) {
   double ab = 0, aa = 0, bb = 0;
   for (size_t i = 0; i < a.size(); ++i) {

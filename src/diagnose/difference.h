@@ -45,6 +45,8 @@ double limit_of(const OpTolerance& tolerance, Measure measure);
 bool is_tie(std::span<const float> a, std::span<const float> b, size_t best_a, size_t best_b, double share);
 
 double root_mean_square(std::span<const float> values);
+/// The largest |b - a|; NaN or infinity where a value of either is no finite number.
+double largest_difference(std::span<const float> a, std::span<const float> b);
 /// 1 for two zero vectors, 0 for one; NaN where a value is not finite.
 double cosine(std::span<const float> a, std::span<const float> b);
 

@@ -2,6 +2,7 @@
 #include "engine/devices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -40,7 +41,25 @@ OpenedDevice open_cpu(const EngineOptions& o, std::vector<std::string> notes) {
           .notes = std::move(notes)};
 }
 
+/// For comparisons: every op's own launches, one order of sums.
+constexpr std::string_view kPlain = "+plain";
+
+std::string_view without_plain(std::string_view name) {
+  if (name.ends_with(kPlain)) name.remove_suffix(kPlain.size());
+  return name;
+}
+
 }  // namespace
+
+void check_device_name(const std::string& name) {
+  const std::string_view device = without_plain(name);
+  if (!device.empty() && !device.ends_with(':')) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("device '{}' is half a name; write cpu, cpu:TARGET with one of {}, auto, gpu, hip:0 "
+                  "or cuda:0",
+                  name, fmt::join(backend::cpu_targets(), ", ")));
+}
 
 backend::GpuOptions gpu_options(const EngineOptions& o) {
   backend::GpuOptions gpu{.device = o.device == "auto" ? "discrete" : o.device,
@@ -50,16 +69,15 @@ backend::GpuOptions gpu_options(const EngineOptions& o) {
                           .cache_folder = o.gpu_cache,
                           .helper = o.gpu_helper,
                           .deadline_ms = o.gpu_deadline_ms};
-  // For comparisons: every op's own launches, one order of sums.
-  constexpr std::string_view kPlain = "+plain";
-  if (gpu.device.ends_with(kPlain)) {
-    gpu.device.resize(gpu.device.size() - kPlain.size());
+  if (const size_t length = without_plain(gpu.device).size(); length < gpu.device.size()) {
+    gpu.device.resize(length);
     gpu.fuse = gpu.matrix_units = false;
   }
   return gpu;
 }
 
 OpenedDevice open_device(const EngineOptions& o) {
+  check_device_name(o.device);
   if (o.device == "cpu" || o.device.starts_with(kCpuTarget)) return open_cpu(o, {});
   if (o.compute != "exact" && o.device != "auto")
     throw Error(

@@ -14,6 +14,10 @@ namespace skald::engine {
 /// Where and how GPUs are looked for.
 backend::GpuOptions gpu_options(const EngineOptions& options);
 
+/// Throws Error(invalid_argument) for a name that is empty or ends where a part is to follow ("cpu:",
+/// "hip:").
+void check_device_name(const std::string& name);
+
 struct OpenedDevice {
   std::unique_ptr<backend::Backend> device;
   bool cpu = false;

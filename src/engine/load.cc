@@ -6,6 +6,7 @@
 #include "engine/core.h"
 #include "engine/devices.h"
 #include "engine/memory.h"
+#include "engine/settings.h"
 #include "engine/verify.h"
 
 namespace skald::engine {
@@ -40,7 +41,8 @@ std::shared_ptr<Core> load_core(const std::filesystem::path& dir, const EngineOp
   const DefaultFloats floats;
   check_options(options);
   const model::ModelConfig config = model::load_config(dir);
-  check_range("cache_capacity", options.cache_capacity, 32, config.talker.max_position_embeddings);
+  check_range("cache_capacity", options.cache_capacity, kLeastCacheCapacity,
+              config.talker.max_position_embeddings);
   model::ModelOptions sizes = model_options(options);
   sizes.matrix_bytes =
       backend::cpu_matrix_bytes(options.weights, model::has_bf16_matrices(dir), options.compute);

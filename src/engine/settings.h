@@ -16,6 +16,9 @@ namespace skald::engine {
 inline constexpr int32_t kLeastFrameBound = 240;
 inline constexpr int32_t kFramesPerCodePoint = 12;
 
+/// The smallest cache of the talker; the largest has the model's max_position_embeddings.
+inline constexpr int32_t kLeastCacheCapacity = 32;
+
 /// Logits are divided by the temperature and by the repetition penalty (or multiplied by it): nearer to 0
 /// they would overflow, and the model be blamed for it.
 inline constexpr float kLeastDivisor = 1e-6f;

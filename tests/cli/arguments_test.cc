@@ -36,6 +36,7 @@ class ArgumentsTest : public testing::Test {
   }
   CLI::App app_;
   std::string value_;
+  std::vector<std::string> list_;
   bool flag_ = false;
 };
 
@@ -55,6 +56,19 @@ TEST_F(ArgumentsTest, ValuesMayBeginWithADashOrBeEmpty) {
               ElementsAre("say", "--voice", "", "--output", ""));
   EXPECT_THAT(refusal({"say", "--voice"}), HasSubstr("needs a value"));
   EXPECT_THAT(refusal({"say", "--greedy=no"}), HasSubstr("takes no value"));
+}
+
+TEST_F(ArgumentsTest, AnOptionGivenTwiceIsNamed) {
+  EXPECT_THAT(refusal({"say", "--voice", "a", "--voice=b"}),
+              HasSubstr("option '--voice' is given twice; leave"));
+  EXPECT_THAT(refusal({"say", "-o", "a", "--output", "b"}),
+              HasSubstr("option '--output' is given twice, first as '-o'"));
+  app_.get_subcommand("say")
+      ->add_option("--worker", list_)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  EXPECT_THAT(apart({"say", "--greedy", "--greedy", "--worker", "a", "--worker", "b"}).options,
+              testing::SizeIs(7));
 }
 
 TEST_F(ArgumentsTest, FieldsOfTheLibraryAreNamedAsOptions) {

@@ -1,7 +1,9 @@
 """skald compare: verdict, statuses, the object that may be published, and misuse."""
+import json
+import shutil
 import unittest
 
-from support import MODELS, Case, skald
+from support import MODELS, Case, skald, spoil
 
 SHORT = ("--lengths", "1,33", "--frames", 3, "--codec-frames", 6, "--threads", 1)
 
@@ -41,6 +43,18 @@ class Compare(Case):
         self.assertTrue(0.99 < bundle["forced"]["worst_cosine"] < 0.999999)
         self.assertTrue(0 < bundle["forced"]["waveform_difference"] < 1e-3)
 
+    def test_numbers_that_are_none_differ_and_are_called_so(self):
+        shutil.copytree(MODELS / "tiny-cv", self.dir / "model")
+        path = self.dir / "model/speech_tokenizer/model.safetensors"
+        spoil(path, "decoder.decoder.0.conv.bias")
+        words = ("compare", "--b", "cpu", *SHORT, "--model", self.dir / "model")
+        result = self.assert_status(skald(*words, "--json"), 1)
+        bundle = json.loads(result.out, parse_constant=lambda name: self.fail(f"{name} is no JSON"))
+        self.assertEqual((bundle["verdict"], bundle["forced"]["waveform_difference"]), ("different", "nan"))
+        text = self.assert_status(skald(*words), 1).out.decode()
+        self.assertIn("samples hold NaN or infinity", text)
+        self.assertIn("DIFFERENT, codec: samples that are no numbers", text)
+
     def test_a_device_that_is_not_there(self):
         result = self.assert_status(skald("compare", "--b", "hip:7", *SHORT, "--json"), 4)
         self.assertEqual(result.json()["error"]["code"], "device")
@@ -50,7 +64,7 @@ class Compare(Case):
 class Misuse(Case):
     def test_refused(self):
         for words, named in ((["--lengths", "1,,2"], "--lengths"), (["--lengths", "5-3"], "--lengths"), (["--lengths", "0"], "--lengths"),
-                             (["--lengths", "1-"], "--lengths"), (["--lengths", "4001"], "--lengths"), (["--lengths", "7x"], "--lengths"),
+                             (["--lengths", "1-"], "--lengths"), (["--lengths", "4001"], "within 1..4000"), (["--lengths", "1,255-4095"], "within 1..4000"), (["--lengths", "99999999999"], "within 1..4000"), (["--lengths", "7x"], "--lengths"),
                              (["--frames", "-1"], "--frames"), (["--c", "cpu"], "'--c'"), (["--a", ""], "--a"),
                              (["--b", "cpu:MMX"], "MMX"), (["--weights", "int3", "--b", "cpu"], "int3"),
                              (["--b-weights", "int3", "--b", "cpu"], "int3"), (["--b-compute", "vague", "--b", "cpu"], "vague"), (["Hello"], "compare takes no text")):

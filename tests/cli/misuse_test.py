@@ -2,29 +2,71 @@
 import json
 import os
 import shutil
-import struct
 import subprocess
 import time
 import unittest
 
-from support import MODELS, SKALD, TEXT, Case, environment, say, skald, wav
+from support import MODELS, SKALD, TEXT, Case, environment, say, skald, spoil, wav
 
 
 class Damage(Case):
     def test_a_codec_that_gives_no_numbers_is_an_error_not_silence(self):
         shutil.copytree(MODELS / "tiny-cv", self.dir / "model")
-        path = self.dir / "model/speech_tokenizer/model.safetensors"
-        data = bytearray(path.read_bytes())
-        size = struct.unpack("<Q", data[:8])[0]
-        begin = json.loads(data[8:8 + size])["decoder.decoder.0.conv.bias"]["data_offsets"][0]
-        struct.pack_into("<f", data, 8 + size + begin + 4, float("nan"))
-        path.write_bytes(data)
+        spoil(self.dir / "model/speech_tokenizer/model.safetensors", "decoder.decoder.0.conv.bias")
         for words in ((), ("--float",)):
             result = self.assert_status(skald("say", "--model", self.dir / "model", "--voice", "anna", "-o", self.dir / "o.wav",
                                               *words, TEXT), 1)
             self.assertIn("codec's samples hold NaN", result.err)
             self.assertIn("[non_finite]", result.err)
             self.assertFalse((self.dir / "o.wav").exists())
+
+
+class Files(Case):
+    """What may stand where a file of a snapshot should be."""
+
+    NAMES = ("config.json", "generation_config.json", "vocab.json", "merges.txt", "tokenizer_config.json", "model.safetensors",
+             "speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
+
+    def said(self, model):
+        """The sentences of `say` and of `verify`."""
+        spoken = self.assert_status(say("--json", "--model", model, "-o", self.dir / "o.wav", TEXT), 3)
+        findings = self.assert_status(skald("verify", model, "--json"), 3).json()["findings"]
+        return [spoken.json()["error"]["message"], *(f["what"] for f in findings if f["severity"] == "error")]
+
+    def test_each_is_called_what_it_is(self):
+        kinds = ((lambda path: path.mkdir(), "is a folder, not a plain file"), (os.mkfifo, "is a pipe (FIFO), not a plain file"),
+                 (lambda path: path.symlink_to(path.name), "cannot be opened: its links lead in a circle"),
+                 (lambda path: path.symlink_to("none"), "is a link to something that is missing"))
+        for name in self.NAMES:
+            for make, what in kinds:
+                model = self.dir / "model"
+                shutil.copytree(MODELS / "tiny-cv", model)
+                (model / name).unlink()
+                make(model / name)
+                spoken, *found = self.said(model)
+                self.assertIn(f"{model / name} {what}", spoken)
+                self.assertEqual([s.startswith(f"{model / name} {what}") for s in found], [True], found)
+                self.assertNotIn("permissions", spoken)
+                shutil.rmtree(model)
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read anything")
+    def test_a_folder_that_may_not_be_read(self):
+        model = self.dir / "model"
+        shutil.copytree(MODELS / "tiny-cv", model)
+        model.chmod(0)
+        self.addCleanup(model.chmod, 0o700)
+        result = self.assert_status(say("--model", model, "-o", self.dir / "o.wav", TEXT), 1)
+        self.assertIn("config.json may not be read (Permission denied)", result.err)
+
+    def test_a_value_of_the_file_is_no_option(self):
+        model = self.dir / "model"
+        shutil.copytree(MODELS / "tiny-cv", model)
+        path = model / "generation_config.json"
+        for field, value in (("top_p", 0), ("top_k", -1), ("repetition_penalty", 0), ("temperature", -1), ("subtalker_top_p", 2)):
+            path.write_text(json.dumps({field: value}))
+            for message in self.said(model):
+                self.assertIn(f"{path}: {field} is {value}", message)
+                self.assertNotIn("--", message)
 
 
 class Options(Case):
@@ -90,6 +132,29 @@ class Options(Case):
             self.assertIn("is ''", self.refused("say", "--voice", "anna", "-o", self.dir / "o.wav", option, "", stdin=b"Hi"))
         self.assertIn("--output is ''", self.refused("say", "--voice", "anna", "-o", "", "Hi"))
         self.assertIn("--output is ''", self.refused("codec", "decode", "c.npy", "-o", ""))
+
+    def test_an_option_given_twice(self):
+        out = self.dir / "o.wav"
+        for words, said in ((["--seed", 1, "--seed", 2], "option '--seed' is given twice; leave one of the two out"),
+                            (["--seed=1", "--seed=1"], "option '--seed' is given twice"), (["--voice", "", "--voice", "anna"], "'--voice' is given twice"),
+                            (["-o", out, "--output", out], "option '--output' is given twice, first as '-o'")):
+            self.assertIn(said, self.refused("say", *words, TEXT))
+        self.assertIn("'--port' is given twice", self.refused("serve", "--port", 1, "--port", 2))
+        self.assertIn("no output", self.refused("say", "--greedy", "--greedy", TEXT))  # a flag may be
+
+    def test_half_a_device(self):
+        for device in ("cpu:", "hip:", "cuda:", "+plain", "hip:+plain", "auto:"):
+            for words in (["say", "--voice", "anna", "-o", self.dir / "o.wav", "--device", device, TEXT], ["bench", "--device", device],
+                          ["compare", "--a", device], ["compare", "--b", device], ["doctor", "--device", device],
+                          ["serve", "--device", device], ["serve", "--port", 0, "--worker", device]):
+                self.assertIn(f"device '{device}' is half a name", self.refused(*words))
+
+    def test_one_range_of_the_cache(self):
+        for command in (["say", "--voice", "anna", "-o", self.dir / "o.wav", TEXT], ["bench", "--frames", 10]):
+            for value in (10, 31, -1, "x"):
+                self.assertIn("a whole number of at least 32", self.refused(*command, "--cache-capacity", value))
+            for value in (100_000, 2**40):
+                self.assertIn("within 32..32768", self.refused(*command, "--cache-capacity", value))
 
     def test_the_largest_seed_is_one(self):
         report = say("--json", "--max-frames", 2, "--seed", 2**64 - 1, "-o", self.dir / "o.wav", TEXT).json()

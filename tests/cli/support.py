@@ -97,6 +97,15 @@ class Npy:
         return struct.unpack(f"<{len(self.data) // int(self.type[2:])}{code}", self.data)
 
 
+def spoil(path, tensor):
+    """A NaN in a float32 tensor of a safetensors file."""
+    data = bytearray(path.read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    begin = json.loads(data[8:8 + size])[tensor]["data_offsets"][0]
+    struct.pack_into("<f", data, 8 + size + begin + 4, float("nan"))
+    path.write_bytes(data)
+
+
 def write_npy(path, type_name, shape, values):
     head = f"{{'descr': '{type_name}', 'fortran_order': False, 'shape': {tuple(shape)}, }}\n".encode()
     code = {"<f4": "f", "<i2": "h", "<i4": "i", "<i8": "q", "|u1": "B"}[type_name]

@@ -195,9 +195,16 @@ TEST(Faults, ANumberThatIsNone) {
   EXPECT_TRUE(std::isnan(d.got));
   EXPECT_TRUE(std::isfinite(d.expected));
   // Alone, the device cannot go on: logits that are no numbers end the slot, and no head agrees.
-  EXPECT_EQ(r.worst_cosine(), -1);
-  // The object has no infinity and no NaN.
-  EXPECT_NO_THROW(nlohmann::json::parse(to_json(r).dump()));
+  EXPECT_TRUE(std::isnan(r.worst_cosine()));
+  EXPECT_TRUE(std::isnan(r.mean_cosine()));
+  EXPECT_TRUE(std::any_of(r.failures.begin(), r.failures.end(), [](const Failure& f) {
+    return f.where == "forced frames" && f.what.find("logits that are no numbers") != std::string::npos;
+  })) << to_text(r);
+  // JSON has no infinity and no NaN.
+  const auto forced = nlohmann::json::parse(to_json(r).dump())["forced"];
+  EXPECT_EQ(forced["worst_cosine"], "nan");
+  EXPECT_EQ(forced["mean_cosine"], "nan");
+  EXPECT_EQ(forced["heads"].back()["worst_cosine"], "nan");
 }
 
 TEST(Faults, OneLaneOfSeveral) {
@@ -314,6 +321,20 @@ TEST(Faults, AConvolutionOfTheCodec) {
   EXPECT_EQ(d.label, "codec.decoder.exit");
   EXPECT_EQ(d.measure, Measure::norm_ratio);
   EXPECT_TRUE(d.context.starts_with("codec frames")) << d.context;
+}
+
+TEST(Faults, SamplesThatAreNoNumbers) {
+  const CompareReport r =
+      compare_with({.kind = "conv",
+                    .label = "codec.decoder.exit",
+                    .spoil = [](auto& device, const auto& view, const auto& rows) {
+                      change_rows(device, view, rows.first, 1, [](int32_t, auto v) { v[0] = std::nanf(""); });
+                    }});
+  EXPECT_TRUE(std::isnan(r.waveform_difference));
+  EXPECT_EQ(r.failures.back().where, "codec");
+  EXPECT_NE(r.failures.back().what.find("no numbers"), std::string::npos) << r.failures.back().what;
+  EXPECT_EQ(nlohmann::json::parse(to_json(r).dump())["forced"]["waveform_difference"], "nan");
+  EXPECT_NE(to_text(r).find("samples hold NaN or infinity"), std::string::npos) << to_text(r);
 }
 
 TEST(Faults, AStateOfTheCodecThatIsLost) {

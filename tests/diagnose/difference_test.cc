@@ -94,6 +94,16 @@ TEST(Cosine, OfAnglesAndEdges) {
   EXPECT_TRUE(std::isnan(cosine(a, bad)));
 }
 
+TEST(LargestDifference, NumbersThatAreNoneAreNotLost) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const std::vector<float> a{1, 2, 3}, b{1, 2.5f, 3}, bad{nan, 9, 3}, endless{1, -inf, 3};
+  EXPECT_EQ(largest_difference(a, a), 0);
+  EXPECT_EQ(largest_difference(a, b), 0.5);
+  EXPECT_TRUE(std::isnan(largest_difference(a, bad)));
+  EXPECT_TRUE(std::isnan(largest_difference(bad, bad))) << "that both say nothing makes them not equal";
+  EXPECT_EQ(largest_difference(a, endless), inf);
+}
+
 TEST(Tie, BothCandidatesLieTogetherOnBoth) {
   const std::vector<float> a{8, 5, 5.00001f, -10}, near{8, 8.00005f, 0, 0}, far{8, 8.1f, 0, 0};
   const std::vector<float> equal{8, 8 - 4e-5f, 0, -10};
