@@ -181,6 +181,22 @@ TEST_P(PerTarget, ConvInPlaceOfItsInput) {
   }
 }
 
+/// Rows would be overwritten before they are read.
+TEST_P(PerTarget, ConvRefusesAShiftedViewOfItsInput) {
+  constexpr int kChannels = 8, kRows = 5;
+  Rig rig(GetParam());
+  const Tensor w = rig.load(WeightRole::convolution, {kChannels, kChannels, 1});
+  const Buffer all = rig.buffer(kRows + 1, kChannels, rig.normal(int64_t{kRows + 1} * kChannels));
+  for (const int shift : {0, 1})
+    EXPECT_THROW(rig.run([&](Ops& ops) {
+      ops.conv({.x = all.row_range(shift, kRows),
+                .weight = w.weight,
+                .out = all.row_range(1 - shift, kRows),
+                .lanes = rig.lanes(plain_case(kRows))});
+    }),
+                 Error);
+}
+
 TEST_P(PerTarget, ConvTransposed) {
   Rig rig(GetParam());
   for (const LaneCase& c : lane_cases(4, 2))
