@@ -326,12 +326,7 @@ class Comparison {
   void judge_head(int32_t codebook, std::span<const float> a, std::span<const float> b,
                   const std::string& where) {
     HeadReport& head = report_.heads.at(static_cast<size_t>(codebook));
-    const double c = cosine(a, b);
-    if (head.compared == 0) head.mean_cosine = 0;
-    // Nothing is worse than NaN, and the first one stays.
-    if (head.compared++ == 0 || c < head.worst_cosine || (std::isnan(c) && !std::isnan(head.worst_cosine)))
-      head.worst_cosine = c, head.worst_at = where;
-    head.mean_cosine += c;
+    head.add(cosine(a, b), where);
     const auto best = [](std::span<const float> v) {
       return static_cast<size_t>(std::max_element(v.begin(), v.end()) - v.begin());
     };
@@ -481,6 +476,14 @@ RequestTolerance request_tolerance(const Arithmetic& a, const Arithmetic& b) {
   if (a.compute != b.compute) t.worst_cosine = t.mean_cosine = 0.9995, t.waveform = 1e-3;
   if ((a.weights == "int8") != (b.weights == "int8")) t.worst_cosine = 0.99, t.mean_cosine = 0.998;
   return t;
+}
+
+void HeadReport::add(double cosine, const std::string& where) {
+  if (compared == 0) mean_cosine = 0;
+  // Nothing is worse than NaN, and the first one stays.
+  if (compared++ == 0 || cosine < worst_cosine || (std::isnan(cosine) && !std::isnan(worst_cosine)))
+    worst_cosine = cosine, worst_at = where;
+  mean_cosine += cosine;
 }
 
 double CompareReport::mean_cosine() const {

@@ -65,6 +65,9 @@ struct HeadReport {
   double worst_cosine = 1, mean_cosine = 1;  ///< NaN where logits were no numbers
   std::string worst_at;                      ///< "frame 12, position 262"
   uint64_t disagreements = 0, ties = 0;      ///< of the argmax; ties are among them
+
+  /// One more frame. mean_cosine is the sum until it is divided by `compared`.
+  void add(double cosine, const std::string& where);
 };
 
 /// What a verdict rests on.

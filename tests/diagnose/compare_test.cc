@@ -324,6 +324,18 @@ TEST(Faults, AConvolutionOfTheCodec) {
   EXPECT_TRUE(d.context.starts_with("codec frames")) << d.context;
 }
 
+TEST(HeadReport, TheWorstIsTheFirstThatIsNoNumber) {
+  HeadReport head;
+  head.add(0.9, "one"), head.add(0.5, "two"), head.add(std::nan(""), "three"), head.add(-1, "four");
+  head.add(std::nan(""), "five");
+  EXPECT_TRUE(std::isnan(head.worst_cosine));
+  EXPECT_EQ(head.worst_at, "three");
+  HeadReport finite;
+  finite.add(0.5, "one"), finite.add(0.75, "two");
+  EXPECT_EQ(finite.worst_cosine, 0.5);
+  EXPECT_EQ(finite.mean_cosine, 1.25);
+}
+
 TEST(Faults, SamplesThatAreNoNumbers) {
   const CompareReport r =
       compare_with({.kind = "conv",
