@@ -481,8 +481,8 @@ struct DeviceCounters {
   uint64_t lost_completions = 0;  ///< work that was done, but that the driver never reported as complete
 };
 
-/// One device. Used from one thread at a time, the engine serialises; but any thread may call counters and
-/// status, and await_report where frames_ahead() is not 0.
+/// One device. Used from one thread at a time, the engine serialises; but any thread may call counters,
+/// progress and status, and await_report where frames_ahead() is not 0.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -537,6 +537,8 @@ class Backend {
   static constexpr int32_t kReportedRuns = 16;
 
   virtual DeviceCounters counters() const { return {}; }
+  /// Changes whenever the device gets on with its work. Any thread, at no cost.
+  virtual uint64_t progress() const { return 0; }
   /// A few lines about where the device stands, for a person who asks why nothing happens.
   virtual std::string status() const { return std::string(name()); }
 

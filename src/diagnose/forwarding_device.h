@@ -47,6 +47,7 @@ class ForwardingDevice : public backend::Backend {
     return inner_->await_report(slots, slot, run, codes);
   }
   backend::DeviceCounters counters() const override { return inner_->counters(); }
+  uint64_t progress() const override { return inner_->progress(); }
   std::string status() const override { return inner_->status(); }
   size_t weight_bytes() const override { return inner_->weight_bytes(); }
   size_t buffer_bytes() const override { return inner_->buffer_bytes(); }

@@ -100,13 +100,22 @@ class Scheduler::Loop {
     SchedulerState s = state_;
     s.active = static_cast<int32_t>(
         std::count_if(jobs_.begin(), jobs_.end(), [](const auto& j) { return !j->over; }));
-    if (round_began_) s.round_age_ms = milliseconds(*round_began_, Clock::now());
-    s.wedged = s.round_age_ms > static_cast<double>(options_.wedged_after.count());
+    if (round_began_) look_for_progress(s);
+    s.wedged = s.still_ms > static_cast<double>(options_.wedged_after.count());
     return s;
   }
 
  private:
   using Jobs = std::vector<std::shared_ptr<Job>>;
+
+  /// A long round is no standstill: a slow device may take minutes for a prompt.
+  void look_for_progress(SchedulerState& s) const {
+    const auto now = Clock::now();
+    const uint64_t progress = core_->device->progress();
+    if (progress != progress_) progress_ = progress, progressed_ = now;
+    s.round_age_ms = milliseconds(*round_began_, now);
+    s.still_ms = milliseconds(std::max(*round_began_, progressed_), now);
+  }
 
   void enter(const std::shared_ptr<Job>& job) {
     const std::lock_guard lock(bell_->mutex);
@@ -328,6 +337,8 @@ class Scheduler::Loop {
   bool stopping_ = false;
   SchedulerState state_;
   std::optional<Clock::time_point> round_began_;
+  mutable uint64_t progress_ = 0;  // as it was last seen, and when that was new
+  mutable Clock::time_point progressed_;
 
   std::thread thread_;  // last: it uses all of the above
 };

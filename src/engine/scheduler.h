@@ -22,7 +22,7 @@ struct SchedulerOptions {
   int32_t ready_frames = 50;  ///< frames a stream may be computed ahead of its reader
   /// Prompts that may run between two rounds of frames take about this long together; one always may.
   double start_budget_ms = 40;
-  std::chrono::milliseconds wedged_after{10000};  ///< a round that takes longer counts as standing still
+  std::chrono::milliseconds wedged_after{10000};  ///< a round without progress for so long stands still
 };
 
 /// What a stream is to the choice of the next frames.
@@ -51,7 +51,8 @@ struct SchedulerState {
   uint64_t width_sum = 0;      ///< of all rounds: frames / rounds is the mean width
   double busy_ms = 0;          ///< time spent on rounds
   double round_age_ms = 0;     ///< how long the round in work has taken; 0 = idle
-  bool wedged = false;         ///< the round in work takes too long
+  double still_ms = 0;         ///< how long it has been seen without progress of the device
+  bool wedged = false;         ///< that is too long
   std::optional<Error> fault;  ///< what made the device unusable
 };
 

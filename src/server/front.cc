@@ -59,7 +59,9 @@ struct Worker {
   pid_t pid = -1;
   uint16_t port = 0;
   bool exited = true, sick = false, was_ready = false, watched = false;
-  int wait_status = 0, failures = 0;
+  bool spoke = false;  ///< this process was ready
+  int wait_status = 0;
+  Patience patience;
   uint64_t restarts = 0;
   size_t tunnels = 0;
   Clock::time_point since;
@@ -170,7 +172,7 @@ class Workers final : public Front {
         co_await pause(w);
         continue;
       }
-      w.pid = process.pid, w.exited = false, w.sick = false;
+      w.pid = process.pid, w.exited = false, w.sick = false, w.spoke = false;
       w.state = Worker::State::starting;
       w.since = Clock::now();
       note_status();
@@ -197,9 +199,16 @@ class Workers final : public Front {
 
   /// The worker's one line: its address, then what its device calls itself.
   net::awaitable<void> until_ready(Worker& w, int output) {
+    constexpr seconds kLongestLoad{900};  // with the compiler's time for a device that is new here
     net::posix::stream_descriptor pipe(io_, output);
     std::string line;
     ErrorCodeOf ec;
+    net::steady_timer late(io_, kLongestLoad);
+    late.async_wait([this, &w, pid = w.pid](const ErrorCodeOf& ended) {
+      if (ended || w.pid != pid || w.exited) return;
+      log_(LogLevel::error, fmt::format("the worker on {} does not get ready and is killed", w.device));
+      ::kill(pid, SIGKILL);
+    });
     co_await net::async_read_until(pipe, net::dynamic_buffer(line, 4096), '\n', into(ec));
     const std::optional<WorkerLine> said = ec ? std::nullopt : read_worker_line(line);
     if (!said || w.exited) {
@@ -209,21 +218,14 @@ class Workers final : public Front {
     w.port = said->port;
     if (!said->identity.empty()) w.device = said->identity;
     w.state = Worker::State::ready;
-    w.was_ready = true;
+    w.was_ready = w.spoke = true;
     if (w.restarts > 0) log_(LogLevel::note, fmt::format("the worker on {} can speak again", w.device));
     note_status();
   }
 
-  /// Longer every time that a worker did not last.
   net::awaitable<void> pause(Worker& w) {
-    constexpr int kLongest = 30;
-    w.failures = Clock::now() - w.since > seconds(60) ? 0 : w.failures + 1;
-    const auto wait =
-        w.failures <= 1
-            ? std::chrono::milliseconds(100)
-            : std::chrono::milliseconds(1000 * std::min(kLongest, 1 << std::min(w.failures - 2, 5)));
     ErrorCodeOf ec;
-    w.wake->expires_after(wait);
+    w.wake->expires_after(w.patience.after(w.spoke, Clock::now() - w.since));
     co_await w.wake->async_wait(into(ec));
   }
 
@@ -246,7 +248,7 @@ class Workers final : public Front {
         if (!late) continue;  // it closes, and ends by itself
       } else {
         w.sick = answer.find(" 503 ") == 8;
-        if (longest_round_ms(answer) < 3000.0 * options_.stuck_seconds) continue;
+        if (longest_still_ms(answer) < 3000.0 * options_.stuck_seconds) continue;
       }
       log_(LogLevel::error, fmt::format("the worker on {} stands still and is killed", w.device));
       ::kill(pid, SIGKILL);

@@ -162,13 +162,13 @@ std::string answer_without_worker(std::string_view request, std::span<const Work
   return with_id(error, request_id, head_only);
 }
 
-double longest_round_ms(std::string_view answer) {
+double longest_still_ms(std::string_view answer) {
   const nlohmann::json body = nlohmann::json::parse(body_of(answer), nullptr, false);
   double longest = 0;
   if (!body.is_object() || !body.contains("models") || !body["models"].is_array()) return 0;
   for (const auto& model : body["models"])
-    if (model.is_object() && model.contains("round_age_ms") && model["round_age_ms"].is_number())
-      longest = std::max(longest, model["round_age_ms"].get<double>());
+    if (model.is_object() && model.contains("still_ms") && model["still_ms"].is_number())
+      longest = std::max(longest, model["still_ms"].get<double>());
   return longest;
 }
 

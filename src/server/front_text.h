@@ -35,8 +35,8 @@ std::string error_message(const ApiError& error, const std::string& request_id);
 std::string answer_without_worker(std::string_view request, std::span<const WorkerView> workers, bool full,
                                   bool draining, const std::string& request_id);
 
-/// The longest time of a round in an answer to GET /ready; 0 where there is none.
-double longest_round_ms(std::string_view answer);
+/// The longest time without progress in an answer to GET /ready; 0 where there is none.
+double longest_still_ms(std::string_view answer);
 
 /// Whether these first bytes are a whole head that asks for the metrics.
 bool asks_for_metrics(std::string_view request);

@@ -139,6 +139,7 @@ Answer Service::ready(const HttpRequest&) {
       entry["active"] = s.active;
       entry["rounds"] = s.rounds;
       entry["round_age_ms"] = s.round_age_ms;
+      entry["still_ms"] = s.still_ms;
     }
     models.push_back(std::move(entry));
   }

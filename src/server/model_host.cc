@@ -73,14 +73,19 @@ std::shared_ptr<LoadedModel> ModelHost::peek() const {
 }
 
 bool ModelHost::unload_if_idle(Clock::duration since) {
+  // Whoever wants it again waits until its memory is free.
+  const std::unique_lock one_loads(loading_, std::try_to_lock);
+  if (!one_loads) return false;
   std::shared_ptr<LoadedModel> gone;
   {
     const std::lock_guard lock(mutex_);
-    if (!loaded_ || loaded_.use_count() > 1 || Clock::now() - last_use_ < since) return false;
+    if (!loaded_) return false;
+    if (loaded_.use_count() > 1) last_use_ = Clock::now();
+    if (Clock::now() - last_use_ < since) return false;
     gone = std::exchange(loaded_, nullptr);
     state_ = ModelState::unloaded;
   }
-  gone.reset();  // takes a while, and nobody has to wait for it
+  gone.reset();  // takes a while
   log_(LogLevel::note, fmt::format("model {} let go", place_.id));
   return true;
 }

@@ -47,7 +47,8 @@ class ModelHost {
   std::shared_ptr<LoadedModel> load();
   /// The loaded model if it is there; does not count as use.
   std::shared_ptr<LoadedModel> peek() const;
-  /// Lets the model go if nobody uses it and the last use is at least so long ago.
+  /// Lets the model go if nobody uses it and the last use is at least so long ago, as far as looks like this
+  /// one can tell.
   bool unload_if_idle(std::chrono::steady_clock::duration since);
   /// Lets it go now, if it is still this one, for the next request to load it anew; requests in work keep
   /// theirs.
@@ -61,7 +62,7 @@ class ModelHost {
   const EngineOptions options_;
   const LogSink log_;
   ModelInfo info_;
-  std::mutex loading_;  // held while loading
+  std::mutex loading_;  // held while loading and while letting go
   mutable std::mutex mutex_;
   std::shared_ptr<LoadedModel> loaded_;
   std::chrono::steady_clock::time_point last_use_, failed_at_;

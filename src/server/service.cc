@@ -42,6 +42,13 @@ std::string sentence_of(const Error& error) {
   return about_request || error.code() == ErrorCode::io ? code : fmt::format("{}: {}", code, error.what());
 }
 
+/// Whatever is 503 passes.
+Headers retry_headers(const ApiError& error) {
+  constexpr int kSeconds = 5;
+  if (!error.retry_after && error.status() != 503) return {};
+  return {{"Retry-After", std::to_string(error.retry_after.value_or(kSeconds))}};
+}
+
 constexpr size_t kFileRequests = 256;  // that may wait to read voices
 constexpr uint64_t kBodyBytes = 1 << 20;
 // Bodies up to this size are read on the sockets' thread, so that bad ones never wait for a slot.
@@ -149,10 +156,8 @@ Headers Service::common_headers(const HttpRequest& request) {
 
 Answer Service::protocol_error(int status, std::string_view code, std::string_view message) {
   metrics_.count_request("none", status);
-  return {status,
-          "application/json",
-          error_body(ApiError(status, std::string(code), std::string(message)), new_id()),
-          {}};
+  const ApiError error(status, std::string(code), std::string(message));
+  return {status, "application/json", error_body(error, new_id()), retry_headers(error)};
 }
 
 // ---- the head
@@ -352,7 +357,7 @@ void Service::refuse(const HttpRequest& request, Reply& reply, const ApiError& e
   const RouteMatch match = find_route(request.method, request.path);
   metrics_.count_request(match.route ? match.route->label : "none", error.status());
   Answer answer{error.status(), "application/json", error_body(error, request.id), {}};
-  if (error.retry_after) answer.headers.emplace_back("Retry-After", std::to_string(*error.retry_after));
+  answer.headers = retry_headers(error);
   if (error.status() >= 500) {
     const std::lock_guard lock(mutex_);
     last_error_ = error.code();

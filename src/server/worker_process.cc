@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -56,6 +57,16 @@ WorkerProcess start_worker(const std::vector<std::string>& words) {
 std::string end_of_process(int wait_status) {
   if (WIFSIGNALED(wait_status)) return fmt::format("signal {}", WTERMSIG(wait_status));
   return fmt::format("status {}", WEXITSTATUS(wait_status));
+}
+
+std::chrono::milliseconds Patience::after(bool was_ready, std::chrono::nanoseconds lived) {
+  using std::chrono::seconds;
+  constexpr int kLongest = 30;
+  if (!was_ready) return seconds(std::min(kLongest, 1 << std::min(failed_starts_++, 5)));
+  failed_starts_ = 0;
+  short_lives_ = lived > seconds(60) ? 0 : short_lives_ + 1;
+  if (short_lives_ <= 1) return std::chrono::milliseconds(100);
+  return seconds(std::min(short_lives_ - 1, 2));
 }
 
 }  // namespace skald::server

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <random>
 #include <thread>
+#include <tuple>
 
 #include "clip.h"
 #include "engine/long_text.h"
@@ -370,6 +371,40 @@ TEST(Scheduler, ADeviceLostBesideTheRoundsIsAFault) {
   EXPECT_TRUE(fault_of([&](Engine& e) { e.make_voice(voice); }));
   EXPECT_TRUE(fault_of([](Engine& e) { e.decode(std::vector<int32_t>(16), DecodeMode::stream); }));
   EXPECT_TRUE(fault_of([](Engine& e) { e.encode([](std::span<float> to) { return to.size(); }); }));
+}
+
+// Only missing progress is a standstill: a prompt may take minutes on a slow machine.
+TEST(Scheduler, ALongRoundIsNoStandstill) {
+  std::atomic<int> pause_ms = 0;
+  EngineOptions options;
+  options.threads = 1, options.slots = 1;
+  auto core = engine::load_core(model_dir("tiny-cv"), options, [&](auto device) {
+    return std::make_unique<WatchedDevice>(std::move(device), [&](std::string_view call, std::string_view) {
+      if (call != "run") return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    });
+  });
+  Scheduler scheduler(std::move(core), {.start_budget_ms = 10000, .wedged_after = 400ms});
+  const auto most_still = [&](int pause) {
+    pause_ms = pause;
+    double still = 0, age = 0;
+    bool wedged = false;
+    std::atomic<bool> over = false;
+    std::thread client([&] { speak(*scheduler.client(true), simple("Hello there", 1)), over = true; });
+    while (!over) {
+      const auto s = scheduler.state();
+      still = std::max(still, s.still_ms), age = std::max(age, s.round_age_ms), wedged |= s.wedged;
+      std::this_thread::sleep_for(1ms);
+    }
+    client.join();
+    EXPECT_GE(age, still);
+    return std::tuple(age, wedged);
+  };
+  const auto [slow_age, slow_wedged] = most_still(100);
+  EXPECT_GT(slow_age, 450) << "no long round: the test shows nothing";
+  EXPECT_FALSE(slow_wedged);
+  const auto [still_age, still_wedged] = most_still(1000);
+  EXPECT_TRUE(still_wedged) << still_age;
 }
 
 // The thread of the scheduler serves everyone: what one stream cannot have is that stream's end.

@@ -52,6 +52,7 @@ class WatchedDevice final : public backend::Backend {
   void run_op(backend::Program program, size_t index) override {
     watch_("run_op", names_.at(static_cast<size_t>(program.id))), inner_->run_op(program, index);
   }
+  uint64_t progress() const override { return inner_->progress(); }
   size_t weight_bytes() const override { return inner_->weight_bytes(); }
   size_t buffer_bytes() const override { return inner_->buffer_bytes(); }
 

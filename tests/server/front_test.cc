@@ -2,11 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
 #include "server/front_text.h"
 #include "server/response_watch.h"
 #include "server/worker_process.h"
-
-#include <sys/wait.h>
 
 namespace skald::server {
 namespace {
@@ -119,12 +118,12 @@ TEST(ErrorEvent, IsAChunkWhereTheOthersWere) {
 }
 
 TEST(LongestRound, IsReadFromReadiness) {
-  EXPECT_EQ(longest_round_ms("HTTP/1.1 200 OK\r\n\r\n"
-                             R"({"models":[{"id":"a"},{"round_age_ms":3.5},{"round_age_ms":2}]})"),
+  EXPECT_EQ(longest_still_ms("HTTP/1.1 200 OK\r\n\r\n"
+                             R"({"models":[{"id":"a"},{"still_ms":3.5},{"still_ms":2}]})"),
             3.5);
   for (const char* odd : {"", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n[1]",
-                          "HTTP/1.1 200 OK\r\n\r\n{\"models\":[1,{\"round_age_ms\":\"x\"}]}"})
-    EXPECT_EQ(longest_round_ms(odd), 0) << odd;
+                          "HTTP/1.1 200 OK\r\n\r\n{\"models\":[1,{\"still_ms\":\"x\"}]}"})
+    EXPECT_EQ(longest_still_ms(odd), 0) << odd;
 }
 
 TEST(SummedMetrics, AddsSeriesAndKeepsTheLargestOfSome) {
@@ -170,6 +169,19 @@ TEST(ClosingRequest, LosesTheBodyAndTheOldWish) {
 TEST(EndOfProcess, IsAWord) {
   EXPECT_EQ(end_of_process(W_EXITCODE(4, 0)), "status 4");
   EXPECT_EQ(end_of_process(W_EXITCODE(0, 11)), "signal 11");
+}
+
+// ---- when a worker is started again
+
+TEST(Patience, IsShortAfterAWorkerThatCouldSpeakAndGrowsWithFailedStarts) {
+  using namespace std::chrono_literals;
+  Patience patience;
+  EXPECT_EQ(patience.after(true, 10s), 100ms);
+  for (const auto wait : {1s, 2s, 2s, 2s}) EXPECT_EQ(patience.after(true, 10s), wait);
+  for (const auto wait : {1s, 2s, 4s, 8s, 16s, 30s, 30s}) EXPECT_EQ(patience.after(false, 1s), wait);
+  EXPECT_EQ(patience.after(true, 10s), 2s) << "it begins anew, and ends as soon as before";
+  EXPECT_EQ(patience.after(false, 1s), 1s);
+  EXPECT_EQ(patience.after(true, 61s), 100ms);
 }
 
 }  // namespace

@@ -32,6 +32,45 @@ class Load(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
+    def test_models_come_and_go_under_load(self):
+        """Models that are loaded by requests and let go between them: no request is lost, none hears another model."""
+        seconds = min(SECONDS, 10)
+        models = {"first": "tiny-cv", "second": "tiny-cv-1b7", "third": "tiny-endless"}
+        server = Server("--name", "first", "--unload-seconds", 1, "--slots", 4, "--cache-capacity", 256,
+                        *(word for name in ("second", "third") for word in ("--add-model", f"{name}={MODELS / models[name]}")))
+        try:
+            ask = lambda name, seed: server.speech(model=name, seed=seed, max_frames=1 + seed % 9, input="Hi")
+            alone = {(name, seed): ask(name, seed).body for name in models for seed in range(4)}
+            self.assertEqual(len(set(alone.values())), len(alone))
+            wrong, spoken, gone = [], [], set()
+            end = time.monotonic() + seconds
+
+            def client(number):
+                choose = random.Random(number)
+                while time.monotonic() < end:
+                    key = choose.choice(list(alone))
+                    answer = ask(*key)
+                    spoken.append(key[0])
+                    if answer.status != 200 or answer.body != alone[key]:
+                        wrong.append((key, answer.status, answer.body[:300]))
+                    time.sleep(choose.choice((0, 0, 1, 2.5)))
+
+            threads = [threading.Thread(target=client, args=(i,)) for i in range(3)]
+            for thread in threads:
+                thread.start()
+            before = dict.fromkeys(models, "ready")
+            while any(thread.is_alive() for thread in threads):
+                states = {m["id"]: m["state"] for m in server.get("/ready").json()["models"]}
+                gone |= {name for name in models if states[name] == "unloaded" and before[name] != "unloaded"}
+                before = states
+                time.sleep(0.01)
+            self.assertEqual(wrong, [])
+            self.assertEqual(set(spoken), set(models))
+            self.assertTrue(gone, "no model was let go while others spoke: the test shows nothing")
+            print(f"{len(spoken)} requests to {len(models)} models, let go in between: {sorted(gone)}")
+        finally:
+            self.assertEqual(server.stop(), 0)
+
     def test_clients_that_leave_at_random(self):  # B081
         count = 60 if SLOW else int(os.environ.get("SKALD_LOAD_DISCONNECTS", 200))
         server = Server("--slots", 4, "--queue", 64, model="tiny-endless")

@@ -71,8 +71,8 @@ class Server:
     def post(self, path, body, **more):
         return self.request("POST", path, body, **more)
 
-    def speech(self, headers=None, **fields):
-        return self.post("/v1/audio/speech", speech_body(**fields), headers=headers)
+    def speech(self, headers=None, timeout=PATIENCE, **fields):
+        return self.post("/v1/audio/speech", speech_body(**fields), headers=headers, timeout=timeout)
 
     def connect(self, timeout=PATIENCE):
         return socket.create_connection(("127.0.0.1", self.port), timeout)

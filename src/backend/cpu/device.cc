@@ -109,7 +109,10 @@ const RecordedProgram& CpuDevice::program(Program program) const {
 }
 
 void CpuDevice::run(Program id) {
-  for (const auto& call : program(id).calls) call->run();
+  for (const auto& call : program(id).calls) {
+    call->run();
+    calls_run_.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 std::span<const OpRecord> CpuDevice::ops(Program id) const { return program(id).records; }

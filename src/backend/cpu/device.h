@@ -1,6 +1,7 @@
 // The CPU device: memory, weights, recorded programs. Private to the backend.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ class CpuDevice final : public Backend, public CallTarget {
   void run(Program program) override;
   std::span<const OpRecord> ops(Program program) const override;
   void run_op(Program program, size_t index) override;
+  uint64_t progress() const override { return calls_run_.load(std::memory_order_relaxed); }
   size_t weight_bytes() const override { return weight_bytes_; }
   size_t buffer_bytes() const override { return buffer_bytes_; }
   DeviceSpeed measure_speed() override;
@@ -78,6 +80,7 @@ class CpuDevice final : public Backend, public CallTarget {
   std::vector<RecordedProgram> programs_;
   Mapping scratch_;
   size_t weight_bytes_ = 0, buffer_bytes_ = 0;
+  std::atomic<uint64_t> calls_run_ = 0;
 };
 
 }  // namespace skald::backend::cpu

@@ -46,6 +46,7 @@ class GpuDevice final : public Backend, public LaunchTarget {
   FrameReport await_report(const SlotArrays& slots, int32_t slot, int32_t run,
                            std::span<int32_t> codes) override;
   DeviceCounters counters() const override;
+  uint64_t progress() const override { return health_.progress(); }
   std::string status() const override;
   size_t weight_bytes() const override { return weight_bytes_; }
   size_t buffer_bytes() const override { return buffers_.bytes(); }

@@ -45,12 +45,12 @@ class Health {
 
   const std::string& device() const { return device_; }
   uint64_t questions() const { return questions_; }  ///< to the driver, about completion
+  /// Changes whenever one of the words does.
+  uint64_t progress() const;
   /// Asks whether a stream is complete; throws when the device is gone.
   bool stream_is_complete(StreamHandle stream);
 
  private:
-  uint64_t progress() const;
-
   Context& context_;
   std::vector<int*> words_;
   const std::string device_;

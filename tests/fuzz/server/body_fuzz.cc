@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           __builtin_trap();
         (void)closing_request(bytes);
         (void)read_worker_line(bytes);
-        (void)longest_round_ms(bytes);
+        (void)longest_still_ms(bytes);
         const std::string answer = "HTTP/1.1 200 OK\r\n\r\n" + std::string(bytes);
         (void)summed_metrics({&answer, 1}, {&worker, 1});
         ResponseWatch watch;
