@@ -71,7 +71,7 @@ if [ -n "$pack" ]; then
   bin=$work/gpu-pack/bin
   # The snapshots' weights are drawn where programs are built; another numpy may draw others.
   fixtures=$work/fixtures
-  cp -r "$root/tests/fixtures" "$work/" && cp -r "$work/gpu-pack/models" "$fixtures/" || exit 1
+  cp -r "$root/tests/fixtures" "$work/" && cp -r --remove-destination "$work/gpu-pack/models" "$fixtures/" || exit 1
   [ -n "$tokenizer" ] || { [ -e "$work/gpu-pack/tokenizer/tokenizer.json" ] && tokenizer=$work/gpu-pack/tokenizer; }
 elif [ -z "$bin" ]; then
   bin=$build/bin
@@ -97,7 +97,7 @@ run_tests() {
   shift
   for name in "$@"; do
     echo "== $name"
-    timeout -k 5 "$limit" "$bin/$name" --gtest_brief=1 ${filter:+--gtest_filter="$filter"} || { failed=$((failed + 1)) && echo "$name ended with $?"; }
+    timeout -k 5 "$limit" "$bin/$name" --gtest_brief=1 ${filter:+--gtest_filter="$filter"} || { echo "$name ended with $?" && failed=$((failed + 1)); }
   done
   echo "note: $(($# - failed)) of $# programs passed"
   [ $failed = 0 ]
@@ -118,7 +118,7 @@ step_machine() {
 }
 
 step_waits() {
-  "$bin/gpu_waits" "$device" | tee "$out/waits.table"
+  "$bin/gpu_waits" "$device" | tee "$out/waits.table" || return 1
   echo "note: mark to host $(sed -n 's/^own wait of the backend *\([0-9.]*\).*/\1/p' "$out/waits.table") us; tight loop $(sed -n 's/^tight loop  *\([0-9.]*\).*/\1/p' "$out/waits.table") us, driver's answer $(sed -n "s/^driver's own answer *\([0-9.]*\).*/\1/p" "$out/waits.table") us"
 }
 
@@ -152,7 +152,7 @@ step_say() {
   rm -rf "$work"/say-*
   for where in cpu "$device"; do
     "$bin/skald" say --model "$fixtures/models/tiny-cv" --device "$where" --voice anna --seed 7 --max-frames $frames \
-      --dump "$work/say-${where%%:*}" -o "$work/say-${where%%:*}.wav" -- "Good morning, this is a GPU."
+      --dump "$work/say-${where%%:*}" -o "$work/say-${where%%:*}.wav" -- "Good morning, this is a GPU." || return 1
   done
   python3 - "$work/say-cpu" "$work/say-${device%%:*}" <<'PY'
 import pathlib, sys
@@ -174,7 +174,7 @@ step_bench() {
   local frames=100
   [ $quick = yes ] && frames=2
   export SKALD_SELF_TEST=off
-  bench tiny "$fixtures/models/tiny-cv" --frames $frames
+  bench tiny "$fixtures/models/tiny-cv" --frames $frames || return 1
   echo "note: $(tail -n 1 "$out/bench.lines")"
 }
 

@@ -93,6 +93,8 @@ int elapsed(float* ms, void* from, void* to);
 int load_module(void** module, const void* image);
 int unload_module(void* module);
 int get_function(void** function, void* module, const char* name);
+/// What CUDA wants before a launch with more than 48 KB of dynamic shared memory.
+int allow_shared(void* function, int bytes);
 int launch(void* function, unsigned grid, unsigned block, unsigned dynamic_shared, void* stream,
            void** arguments);
 

@@ -116,6 +116,9 @@ STANDIN_API int cuModuleLoadData(void** m, const void* image) {
 }
 STANDIN_API int cuModuleUnload(void* m) { return unload_module(m); }
 STANDIN_API int cuModuleGetFunction(void** f, void* m, const char* name) { return get_function(f, m, name); }
+STANDIN_API int cuFuncSetAttribute(void* f, int attribute, int value) {
+  return attribute == 8 ? allow_shared(f, value) : attribute == 9 ? kOk : kInvalidValue;
+}
 STANDIN_API int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                unsigned bz, unsigned shared, void* s, void** arguments, void**) {
   NEED_CONTEXT();

@@ -94,7 +94,9 @@ bool compile(const std::string& source, const std::string& architecture,
   tail << "  {nullptr, 0, nullptr}};\n";
   tail.close();
   const int warp = architecture.rfind("gfx9", 0) == 0 ? 64 : 32;
-  const std::string command = compiler + flags + " -DSIMT_WARP=" + std::to_string(warp) + " -include " +
+  const bool copies = architecture.rfind("sm_", 0) == 0 && std::atoi(architecture.c_str() + 3) >= 80;
+  const std::string command = compiler + flags + " -DSIMT_WARP=" + std::to_string(warp) +
+                              (copies ? " -DSIMT_ASYNC=1" : "") + " -include " +
                               STANDIN_FOLDER "/simt/simt.h -shared " + in + " -o " + out + " 2>" + words;
   const int status = std::system(command.c_str());
   log = read_file(words);

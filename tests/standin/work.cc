@@ -18,6 +18,7 @@ struct LoadedModule;
 struct Function {
   LoadedModule* module;
   const simt_kernel* kernel;
+  unsigned shared = 49152;  ///< most dynamic shared memory of a launch
 };
 struct LoadedModule {
   explicit LoadedModule(const std::string& path) : code(path) {}
@@ -152,8 +153,16 @@ int get_function(void** function, void* module, const char* name) {
   auto* m = static_cast<LoadedModule*>(module);
   const simt_kernel* kernel = m->code.find(name);
   if (!kernel) return kNotFound;
-  m->functions.push_back({m, kernel});
+  m->functions.push_back({.module = m, .kernel = kernel});
   *function = &m->functions.back();
+  return kOk;
+}
+
+int allow_shared(void* function, int bytes) {
+  STANDIN_CALL("set_function");
+  constexpr int kOptIn = 232448;
+  if (bytes < 0 || bytes > kOptIn) return kInvalidValue;
+  static_cast<Function*>(function)->shared = static_cast<unsigned>(bytes);
   return kOk;
 }
 
@@ -164,7 +173,7 @@ int launch(void* function, unsigned grid, unsigned block, unsigned dynamic_share
   if (!f) return kInvalidHandle;
   const World& w = world();
   if (w.faults.nofunc == f->kernel->name) return kInvalidFunction;
-  if (grid == 0 || block == 0 || block > 1024 || dynamic_shared > 65536) return kInvalidValue;
+  if (grid == 0 || block == 0 || block > 1024 || dynamic_shared > f->shared) return kInvalidValue;
   const auto* bytes = static_cast<const char*>(arguments[0]);
   std::vector<char> values(bytes, bytes + f->kernel->args_size);
   Op op;

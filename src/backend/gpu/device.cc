@@ -61,7 +61,8 @@ void check_size(const Buffer& view, size_t given, const char* what) {
 GpuDevice::GpuDevice(OpenDevice open, const GpuOptions& options)
     : open_(std::move(open)),
       traits_{open_.info.warp, open_.info.compute_units,
-              options.matrix_units && open_.info.nvidia && open_.info.capability >= 80},
+              options.matrix_units && open_.info.nvidia && open_.info.capability >= 80,
+              open_.info.nvidia && open_.info.capability >= 80},
       name_(fmt::format("{} {} ({})", open_.info.id, open_.info.name, open_.info.architecture)),
       precision_(parse_precision(options.weights)),
       fuse_(options.fuse),

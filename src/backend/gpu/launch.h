@@ -21,7 +21,7 @@ struct Launch {
   std::string kernel;
   uint32_t blocks = 1;
   uint32_t threads = 0;         ///< a multiple of 64, at most 1024
-  uint32_t dynamic_shared = 0;  ///< bytes, at most 48 KB
+  uint32_t dynamic_shared = 0;  ///< bytes, at most 48 KB, with `async_copies` 99 KB
   std::vector<std::byte> args;  ///< the struct's bytes
 
   template <class Args>
@@ -37,9 +37,10 @@ struct Launch {
 
 /// What launches depend on. Warp and compute units change no result.
 struct DeviceTraits {
-  int warp = 32;           ///< lanes of a warp (wave), 32 or 64
-  int compute_units = 64;  ///< multiprocessors
-  bool matrix = false;     ///< has the matrix units of kernels/matrix.cuh: many rows by bf16 go there
+  int warp = 32;              ///< lanes of a warp (wave), 32 or 64
+  int compute_units = 64;     ///< multiprocessors
+  bool matrix = false;        ///< has the matrix units of kernels/matrix.cuh: many rows by bf16 go there
+  bool async_copies = false;  ///< kernels bring weights into shared memory by copies of their own (KP_ASYNC)
 };
 
 /// What the ops need of a device while they are recorded. Addresses are those the device sees; they stay

@@ -54,7 +54,7 @@ std::vector<Launch> qkv_launches(const Binder& b, const QkvRope& a) {
                     reinterpret_cast<std::byte*>(projected + floats), launches);
   } else {
     set_input(b, a.x, a.norm, a.lanes, slots, kind, first ? projected + floats : nullptr, args, launches);
-    launches.push_back(product_launch(args, matrices, kind));
+    launches.push_back(product_launch(b, args, matrices, kind));
   }
   const Rows<float> rope = b.rows(a.rope, rows, a.head_dim, "rope"),
                     q = b.rows(a.q, rows, a.heads * a.head_dim, "q");
@@ -101,6 +101,7 @@ std::vector<Launch> attention_launches(const Binder& b, const Attention& a) {
   const int wide = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
   args.heads_per = group % 2 == 0 && wide < 256 ? 2 : 1;
   const int groups = a.heads / args.heads_per;
+  args.groups = groups, args.per_kv = group / args.heads_per;
   if (args.splits > 1) {
     // Behind the projections that qkv_rope leaves in scratch: fused with it, one block still reads them while
     // another has got here.

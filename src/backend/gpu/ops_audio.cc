@@ -50,7 +50,7 @@ std::vector<Launch> convolution(const Binder& b, const Convolution& c, const Epi
   args.x = b.input(c.x, c.lanes);
   args.to = to;
   if (c.history > 0 || c.snake.alpha || may_overlap(c.x, c.out)) stage_rows(b, c, args, launches);
-  launches.push_back(product_launch(args, {c.matrix}, kElementF32));
+  launches.push_back(product_launch(b, args, {c.matrix}, kElementF32));
   return launches;
 }
 

@@ -54,7 +54,7 @@ std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
   args.to.activation = static_cast<int>(a.after);
 
   std::vector<Launch> launches{Launch::make("stage_padded", blocks_of(elements), kBlock, pad)};
-  launches.push_back(product_launch(args, {b.matrix(a.weight)}, w.kind));
+  launches.push_back(product_launch(b, args, {b.matrix(a.weight)}, w.kind));
   if (carries)
     launches.push_back(
         Launch::make("renew_state", blocks_of(int64_t{a.lanes.lanes} * pad.history * width), kBlock, pad));
@@ -72,7 +72,7 @@ std::vector<Launch> nearest_launches(const Binder& b, const NearestCode& a) {
   set_input(b, a.x, {}, a.lanes, kAnySlots, matrix.kind, nullptr, product, launches);
   product.to.bias = b.vector(a.half_square);
   product.to.out = scores, product.to.out_stride = codes;
-  launches.push_back(product_launch(product, {b.matrix(a.matrix)}, matrix.kind));
+  launches.push_back(product_launch(b, product, {b.matrix(a.matrix)}, matrix.kind));
   const Rows<float> x = b.rows(a.x, rows, width, "x"),
                     remainder = b.optional_rows(a.remainder, rows, width, "remainder");
   const Rows<int> out = b.rows<int>(a.codes, rows, 1, "codes");

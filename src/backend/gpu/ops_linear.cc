@@ -1,4 +1,6 @@
 // linear and gated_pair, and the launches of all products.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -17,18 +19,36 @@ int panels_of(const MatrixArgs& m) { return (m.outputs + kPanelOutputs - 1) / kP
 
 constexpr int kBlock = 256, kWarps = 8;
 
-/// A few rows: a block is a panel (of both matrices with `pair`) by 1, 2 or 4 rows. Where one row has few
-/// panels, each block keeps more of its weights in flight.
-Launch few_launch(const ProductArgs& args, int panels, int rows, bool pair, ElementKind kind) {
+/// Shared memory that the queues of a block take: weights, and for int8 their scales, of all groups ahead.
+size_t queue_bytes(int ahead, bool pair, ElementKind kind) {
+  const size_t group = kind == kElementF32 ? 1024 : kind == kElementBf16 ? 512 : 512 + 32;
+  return static_cast<size_t>(kWarps) * static_cast<size_t>(ahead) * (pair ? 2 : 1) * group;
+}
+
+/// How many groups one row has ahead: all of a warp's where there is room, which the kernels' names say.
+int groups_ahead(const MatrixArgs& m, bool pair, ElementKind kind) {
+  constexpr size_t kRoom = 99 << 10;  // what every device with such copies has
+  const int groups = (m.groups + kWarps - 1) / kWarps;
+  int ahead = 4;
+  for (const int more : {8, 12})
+    if (groups > ahead && !(pair && more > 8) && queue_bytes(more, pair, kind) <= kRoom) ahead = more;
+  return ahead;
+}
+
+/// A few rows: a block is a panel (of both matrices with `pair`) by 1, 2 or 4 rows.
+Launch few_launch(const Binder& b, ProductArgs args, int panels, int rows, bool pair, ElementKind kind) {
   const int tile = rows <= 1 ? 1 : rows == 2 ? 2 : 4;
-  const int64_t blocks = int64_t{panels} * ((rows + tile - 1) / tile) + args.carry.blocks;
-  const size_t exchange = static_cast<size_t>(tile) * (kPanelOutputs + 1) * kBlock * sizeof(float);
-  constexpr int kFewPanels = 264, kShallowInputs = 1024;
-  const bool deep = rows == 1 && !pair && panels <= kFewPanels &&
-                    args.matrix[0].taps * args.matrix[0].groups * group_inputs(kind) > kShallowInputs;
-  return Launch::make(std::string(pair ? "pair_" : "product_") + name_of(kind) + "_" + std::to_string(tile) +
-                          (deep ? "_deep" : ""),
-                      blocks, kBlock, args, exchange);
+  const int64_t blocks = int64_t{panels} * ((rows + tile - 1) / tile);
+  args.panels = panels;
+  const int ahead = tile == 1 ? groups_ahead(args.matrix[0], pair, kind) : tile == 4 && pair ? 2 : 4;
+  const size_t exchange = size_t{kBlock} * sizeof(float) * static_cast<size_t>(tile) *
+                          ((pair ? 2 : 1) * kPanelOutputs + 1),
+               queues = b.target().traits().async_copies ? queue_bytes(ahead, pair, kind) : 0;
+  const std::string name = fmt::format("{}_{}_{}{}", pair ? "pair" : "product", name_of(kind), tile,
+                                       ahead == 8    ? "_8"
+                                       : ahead == 12 ? "_12"
+                                                     : "");
+  return Launch::make(name, blocks, kBlock, args, std::max(exchange, queues));
 }
 
 /// Many rows: a block is 8 warps of one panel by 4 rows each.
@@ -77,7 +97,7 @@ std::vector<Launch> linear_launches(const Binder& b, const Linear& a) {
   set_input(b, a.x, a.norm, a.lanes, kAnySlots, kind,
             first ? b.scratch<float>(normed_floats(a.x, a.lanes)) : nullptr, args, launches);
   args.to = epilogue(b, a);
-  launches.push_back(product_launch(args, {b.matrix(a.weight)}, kind));
+  launches.push_back(product_launch(b, args, {b.matrix(a.weight)}, kind));
   return launches;
 }
 
@@ -114,14 +134,14 @@ std::vector<Launch> gated_launches(const Binder& b, const GatedPair& a) {
   args.to.out = out.data, args.to.out_stride = out.stride;
   if (few) {
     args.matrices = 2, args.matrix[0] = b.matrix(a.gate), args.matrix[1] = b.matrix(a.up);
-    launches.push_back(few_launch(args, panels_of(args.matrix[0]), rows, true, kind));
+    launches.push_back(few_launch(b, args, panels_of(args.matrix[0]), rows, true, kind));
     return launches;
   }
   ProductArgs gate = args;
   gate.to.out = scratch + normed, gate.to.out_stride = a.out.width;
-  launches.push_back(product_launch(gate, {b.matrix(a.gate)}, kind));
+  launches.push_back(product_launch(b, gate, {b.matrix(a.gate)}, kind));
   args.to.gate = scratch + normed, args.to.gate_stride = a.out.width;
-  launches.push_back(product_launch(args, {b.matrix(a.up)}, kind));
+  launches.push_back(product_launch(b, args, {b.matrix(a.up)}, kind));
   return launches;
 }
 
@@ -188,14 +208,16 @@ void set_input(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& 
   args.x = {scratch, int64_t{lanes.rows} * x.width, x.width, 0};
 }
 
-Launch product_launch(ProductArgs args, const std::vector<MatrixArgs>& matrices, ElementKind kind) {
+Launch product_launch(const Binder& b, ProductArgs args, const std::vector<MatrixArgs>& matrices,
+                      ElementKind kind) {
   args.matrices = static_cast<int>(matrices.size());
   std::copy(matrices.begin(), matrices.end(), args.matrix);
   int panels = 0;
   for (const MatrixArgs& m : matrices) panels += panels_of(m);
   const int rows = args.lanes.lanes * args.lanes.rows;
-  return rows <= kFewRows ? few_launch(args, panels, rows, false, kind)
-                          : many_launch(args, panels, rows, kind);
+  const bool plain = args.matrix[0].taps == 1 && args.matrix[0].phases == 1 && args.carry.blocks == 0;
+  return rows <= kFewRows && plain ? few_launch(b, args, panels, rows, false, kind)
+                                   : many_launch(args, panels, rows, kind);
 }
 
 void Recorder::linear(const Linear& a) {

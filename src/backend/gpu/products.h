@@ -12,7 +12,8 @@ constexpr int kFewRows = 8;
 
 /// Fills in matrices, blocks and kernel. `args` holds everything else; a norm in it must be none for more
 /// than kFewRows rows. `kind` is that of all matrices.
-Launch product_launch(ProductArgs args, const std::vector<MatrixArgs>& matrices, ElementKind kind);
+Launch product_launch(const Binder& b, ProductArgs args, const std::vector<MatrixArgs>& matrices,
+                      ElementKind kind);
 
 /// Whether a product goes to matrix units: many rows by bf16 matrices, where the device has them.
 bool on_matrix_units(const Binder& b, const Norm& norm, const Lanes& lanes, ElementKind kind);

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "backend/gpu/kernels/kernels.h"
+
 namespace skald::backend::gpu {
 namespace {
 
@@ -22,8 +26,17 @@ struct LaunchConfiguration {
   unsigned attribute_count;
 };
 constexpr int kProgrammaticStreamSerialization = 6;
+constexpr int kMostDynamicShared = 8, kPreferredShared = 9;  // attributes of a function
 constexpr int kCaptureRelaxed = 2;
 constexpr int kFirstCaptureError = 900, kLastCaptureError = 912, kNotSupported = 801;
+
+/// The module that holds a kernel.
+std::string_view module_of(std::string_view kernel) {
+  for (const KernelModule& module : kKernelModules)
+    if (std::find(module.kernels.begin(), module.kernels.end(), kernel) != module.kernels.end())
+      return module.name;
+  return "link";
+}
 
 }  // namespace
 
@@ -35,7 +48,7 @@ Kernels::Kernels(const Context& context, const std::vector<DeviceCode>& code, st
                    architecture_.size() >= 5 && architecture_ >= "sm_90") {
   for (const DeviceCode& c : code) {
     try {
-      modules_.push_back(load_module(context, c.name, c.image.data()));
+      modules_.push_back({c.name, load_module(context, c.name, c.image.data())});
     } catch (const Error& e) {
       constexpr const char* kOrigins[] = {"prepared", "kept", "freshly compiled"};
       throw Error(e.code() == ErrorCode::device_lost ? e.code() : ErrorCode::device_code,
@@ -45,13 +58,36 @@ Kernels::Kernels(const Context& context, const std::vector<DeviceCode>& code, st
   }
 }
 
-FunctionHandle Kernels::find(const std::string& name) const {
+FunctionHandle Kernels::find(const std::string& name) const { return look_up(name).function; }
+
+FunctionHandle Kernels::find(const std::string& name, uint32_t dynamic_shared) const {
+  Found& found = look_up(name);
+  if (dynamic_shared > found.shared && context_.api().set_function) {
+    if (const Status status =
+            context_.api().set_function(found.function, kMostDynamicShared, static_cast<int>(dynamic_shared));
+        status != kSuccess)
+      context_.driver().fail(status,
+                             fmt::format("give kernel '{}' {} bytes of shared memory", name, dynamic_shared));
+    found.shared = dynamic_shared;
+  }
+  return found.function;
+}
+
+Kernels::Found& Kernels::look_up(const std::string& name) const {
   const auto known = found_.find(name);
   if (known != found_.end()) return known->second;
-  for (const Module& module : modules_) {
+  const std::string_view home = module_of(name);
+  for (const Loaded& loaded : modules_) {
+    // Asking the wrong one is an error in the eyes of tools that watch the driver.
+    if (loaded.name != home) continue;
     FunctionHandle function = nullptr;
-    const Status status = context_.api().get_function(&function, module.get(), name.c_str());
-    if (status == kSuccess) return found_[name] = function;
+    const Status status = context_.api().get_function(&function, loaded.module.get(), name.c_str());
+    if (status == kSuccess) {
+      // The same split of cache and shared memory for all: another one would have to wait until a
+      // multiprocessor is empty. What the driver makes of the wish is its own affair.
+      if (context_.api().set_function) context_.api().set_function(function, kPreferredShared, 100);
+      return found_[name] = {.function = function};
+    }
     if (context_.api().last_error) context_.api().last_error();
     if (is_fatal(status)) context_.driver().fail(status, fmt::format("find kernel '{}'", name));
   }
@@ -64,7 +100,7 @@ FunctionHandle Kernels::find(const std::string& name) const {
 }
 
 Status Kernels::launch(const Launch& l, StreamHandle stream, bool overlap) const {
-  FunctionHandle function = find(l.kernel);
+  FunctionHandle function = find(l.kernel, l.dynamic_shared);
   // The driver copies the bytes before it returns.
   void* arguments[] = {const_cast<std::byte*>(l.args.data())};
   if (!overlap || !can_overlap_)

@@ -20,6 +20,8 @@ class Kernels {
 
   /// Throws Error(device_function) when no module has it.
   FunctionHandle find(const std::string& name) const;
+  /// The same, ready for so much dynamic shared memory.
+  FunctionHandle find(const std::string& name, uint32_t dynamic_shared) const;
   /// One launch on a stream. `overlap`: it may start before the one ahead of it has ended (programmatic
   /// dependent launch), as all our kernels wait for that themselves.
   Status launch(const Launch& launch, StreamHandle stream, bool overlap) const;
@@ -28,8 +30,19 @@ class Kernels {
  private:
   const Context& context_;
   std::string architecture_;
-  std::vector<Module> modules_;
-  mutable std::map<std::string, FunctionHandle> found_;
+  struct Loaded {
+    std::string name;
+    Module module;
+  };
+  std::vector<Loaded> modules_;
+  struct Found {
+    FunctionHandle function = nullptr;
+    uint32_t shared = kSharedOfAll;  ///< dynamic, bytes that it may have
+  };
+  static constexpr uint32_t kSharedOfAll = 48 << 10;
+  Found& look_up(const std::string& name) const;
+
+  mutable std::map<std::string, Found> found_;
   bool can_overlap_;
 };
 

@@ -17,7 +17,7 @@ const char* given_libraries() { return std::getenv("SKALD_GPU_LIBRARIES"); }
 /// One GPU for all rigs of a program: opening it takes longer than most tests.
 class SharedDevice final : public Backend {
  public:
-  explicit SharedDevice(Backend& inner) : inner_(inner) {}
+  explicit SharedDevice(Backend& inner) : inner_(inner), others_(inner.weight_bytes()) {}
   std::string_view name() const override { return inner_.name(); }
   Weight load(WeightRole role, const TensorSource& source) override { return inner_.load(role, source); }
   Buffer allocate(std::string_view label, Dtype dtype, int64_t rows, int32_t width) override {
@@ -39,7 +39,7 @@ class SharedDevice final : public Backend {
     inner_.run_op(program, index);
     settle();
   }
-  size_t weight_bytes() const override { return inner_.weight_bytes(); }
+  size_t weight_bytes() const override { return inner_.weight_bytes() - others_; }
   size_t buffer_bytes() const override { return inner_.buffer_bytes(); }
 
  private:
@@ -50,15 +50,16 @@ class SharedDevice final : public Backend {
   }
 
   Backend& inner_;
+  size_t others_;  ///< bytes of rigs before this one
   Buffer word_;
 };
 
-std::unique_ptr<Backend> share_gpu(const std::string& weights) {
-  static std::map<std::string, std::unique_ptr<Backend>> opened;
-  std::unique_ptr<Backend>& device = opened[weights];
+std::unique_ptr<Backend> share_gpu(const std::string& weights, bool matrix) {
+  static std::map<std::pair<std::string, bool>, std::unique_ptr<Backend>> opened;
+  std::unique_ptr<Backend>& device = opened[{weights, matrix}];
   if (!device) {
     GpuOptions options;
-    options.device = given_device(), options.weights = weights;
+    options.device = given_device(), options.weights = weights, options.matrix_units = matrix;
     if (given_libraries()) options.library_folders = {given_libraries()};
     if (const char* folder = std::getenv("SKALD_TEST_CACHE")) options.cache_folder = folder;
     device = make_gpu_backend(options);
@@ -83,7 +84,7 @@ bool rig_is_slow() { return !given_device() || given_libraries(); }
 
 std::unique_ptr<Backend> make_rig_device(const std::string& name, int, const std::string& weights) {
   const std::string device = name.empty() ? rig_devices().front() : name;
-  if (device == "gpu") return share_gpu(weights);
+  if (device.starts_with("gpu")) return share_gpu(weights, device == "gpu_matrix");
   std::unique_ptr<gpu::test::Executor> executor;
   if (device == "simt32") executor = gpu::test::make_simt_executor(32, false, 0);
   if (device == "simt64") executor = gpu::test::make_simt_executor(64, false, 0);

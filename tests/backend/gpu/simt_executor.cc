@@ -52,7 +52,7 @@ class SimtExecutor final : public Executor {
       : module_(module_for(warp, race)), race_(race), seed_(seed) {}
 
   std::string name() const override { return "simt" + std::to_string(module_.warp) + (race_ ? " race" : ""); }
-  DeviceTraits traits() const override { return {module_.warp, 8}; }
+  DeviceTraits traits() const override { return {module_.warp, 8, false, module_.warp == 32}; }
   uint64_t allocate(size_t bytes, bool aligned) override { return memory_.allocate(bytes, aligned); }
   void write(uint64_t to, const void* from, size_t bytes) override {
     if (bytes > 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #ifndef SIMT_WARP
 #define SIMT_WARP 32
@@ -17,6 +18,17 @@ struct simt_wave {
   uint32_t matrix[2][64][6];  ///< operands of a matrix unit
 };
 
+/// Copies into shared memory that a lane has started and not waited for.
+struct simt_copies {
+  enum { most = 64 };
+  int count, closed;  ///< copies, and groups closed so far
+  struct {
+    void* to;
+    const void* from;
+    int group;
+  } copy[most];
+};
+
 /// What a lane can see of itself.
 struct simt_lane {
   int tid, lane, bid;
@@ -26,6 +38,7 @@ struct simt_lane {
   uint32_t bar_epoch, warp_epoch;  ///< barriers and meetings so far, for the race check
   void (*barrier)();
   void (*meet)();  ///< waits for the lanes of the virtual warp of 32
+  simt_copies* copies;
 };
 
 /// One kernel of a module.
@@ -48,7 +61,9 @@ __attribute__((visibility("default"))) simt_lane* simt_cur = nullptr;
 // Shared memory is one section, saved and restored when another block runs.
 #define __shared__ static __attribute__((section("simt_lds")))
 #define KP_BOUNDS(n)
-#define KP_DEV static inline __attribute__((always_inline))
+#define KP_BOUNDS_RESIDENT(n, blocks)
+#define KP_METHOD inline __attribute__((always_inline))
+#define KP_DEV static KP_METHOD
 #define KP_UNROLL
 #define KP_DYN_SHARED(T, name) T* name = (T*)simt_cur->dynamic
 
@@ -151,6 +166,35 @@ KP_DEV void kp_store_system(unsigned long long* p, unsigned long long v) {
 }
 KP_DEV void kp_wait_previous() {}
 KP_DEV void kp_launch_dependents() {}
+#if defined(SIMT_ASYNC)
+#define KP_ASYNC 1
+/// The bytes come when they are waited for; until then a NaN pattern is there.
+static __attribute__((noinline, no_sanitize("thread"))) void kp_copy_16(void* to, const void* from) {
+  simt_copies& c = *simt_cur->copies;
+  if (c.count == simt_copies::most) abort();
+  const uint32_t pattern[4] = {0x7fc0dead, 0x7fc0dead, 0x7fc0dead, 0x7fc0dead};
+  memcpy(to, pattern, 16);
+  c.copy[c.count++] = {to, from, c.closed};
+}
+static __attribute__((noinline, no_sanitize("thread"))) void kp_copies_close() { ++simt_cur->copies->closed; }
+static __attribute__((noinline, no_sanitize("thread"))) void simt_copies_wait(int open) {
+  simt_copies& c = *simt_cur->copies;
+  int kept = 0;
+  for (int i = 0; i < c.count; ++i) {
+    if (c.copy[i].group < c.closed - open)
+      memcpy(c.copy[i].to, c.copy[i].from, 16);
+    else
+      c.copy[kept++] = c.copy[i];
+  }
+  c.count = kept;
+}
+template <int kOpen>
+KP_DEV void kp_copies_wait() {
+  simt_copies_wait(kOpen);
+}
+#endif
+/// The lanes of a virtual warp see what the others did to shared memory.
+KP_DEV void kp_warp_barrier() { simt_cur->meet(); }
 
 /// The kernel table: size of the argument struct and a caller, deduced from the kernel's type.
 template <class A>

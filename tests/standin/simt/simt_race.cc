@@ -25,6 +25,8 @@ struct Cell {
   Access written, read[2];
 };
 
+constexpr size_t kMostShared = 99 * 1024;  ///< dynamic, of a block
+
 std::unordered_map<uintptr_t, Cell> cells;
 std::vector<std::string> found;
 uint32_t atomics = 0;
@@ -45,7 +47,7 @@ bool ordered(const Access& before, const simt_lane& me, uintptr_t address) {
   // Shared memory of another block is other memory; dynamic shared memory lies where the lane says.
   if (before.bid != me.bid)
     return before.atomics != atomics || is_shared_memory(address) ||
-           address - reinterpret_cast<uintptr_t>(me.dynamic) < 64 * 1024;
+           address - reinterpret_cast<uintptr_t>(me.dynamic) < kMostShared;
   if (before.tid == me.tid || before.barrier != me.bar_epoch) return true;
   return before.tid / 32 == me.tid / 32 && before.meeting != me.warp_epoch;
 }

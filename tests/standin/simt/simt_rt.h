@@ -193,6 +193,8 @@ class Runner {
     const int width = module_->warp;
     fibers_.assign(static_cast<size_t>(threads), {});
     waves_.assign(static_cast<size_t>((threads + width - 1) / width), {});
+    copies_.resize(static_cast<size_t>(threads));
+    for (simt_copies& c : copies_) c.count = c.closed = 0;
     const size_t warps = static_cast<size_t>((threads + kWarp - 1) / kWarp);
     warp_alive_.assign(warps, 0), warp_meeting_.assign(warps, 0), priority_.assign(warps, 0);
     alive_ = threads, waiting_ = 0;
@@ -201,8 +203,8 @@ class Runner {
         reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(dynamic_.data()) + 15) & ~uintptr_t{15});
     for (int t = 0; t < threads; ++t) {
       Fiber& f = fibers_[static_cast<size_t>(t)];
-      f.me = {t,      t % width, bid, 0,           &waves_[static_cast<size_t>(t / width)],
-              shared, 0,         0,   &on_barrier, &on_meet};
+      f.me = {t, t % width, bid,         0,        &waves_[static_cast<size_t>(t / width)], shared,
+              0, 0,         &on_barrier, &on_meet, &copies_[static_cast<size_t>(t)]};
       ++warp_alive_[static_cast<size_t>(t / kWarp)];
       add_ready(t);
       f.stack = take_stack();
@@ -366,6 +368,7 @@ class Runner {
   std::string error_, note_, fault_;
   std::vector<Fiber> fibers_;
   std::vector<simt_wave> waves_;
+  std::vector<simt_copies> copies_;
   std::vector<int> warp_alive_, warp_meeting_, priority_;
   std::vector<std::vector<int>> ready_;  ///< by virtual warp
   int ready_count_ = 0, alive_ = 0, waiting_ = 0, left_ = 0;

@@ -88,6 +88,8 @@ struct DriverApi {
   Status (*load_module)(ModuleHandle*, const void* image) = nullptr;
   Status (*unload_module)(ModuleHandle) = nullptr;
   Status (*get_function)(FunctionHandle*, ModuleHandle, const char* name) = nullptr;
+  /// CUDA: an attribute of a kernel.
+  Status (*set_function)(FunctionHandle, int attribute, int value) = nullptr;
   Status (*launch)(FunctionHandle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned dynamic_shared, StreamHandle,
                    void** arguments, void** extra) = nullptr;

@@ -46,6 +46,7 @@ std::string fill_cuda(const Library& library, DriverApi& api) {
   r.need(api.load_module, "cuModuleLoadData");
   r.need(api.unload_module, "cuModuleUnload");
   r.need(api.get_function, "cuModuleGetFunction");
+  r.need(api.set_function, "cuFuncSetAttribute");
   r.need(api.launch, "cuLaunchKernel");
   r.want(api.launch_with, "cuLaunchKernelEx");
   r.need(api.begin_capture, "cuStreamBeginCapture_v2");

@@ -104,6 +104,7 @@ struct ProductArgs {
   const float* factor;  ///< [rows]: what the sums of a row are multiplied with, after `normalise`; or absent
   MatrixArgs matrix[3];
   int matrices;
+  int panels;      ///< product_*_few kernels: of all matrices, or of each of a pair
   int row_groups;  ///< product_*_many: groups of 4 rows of one block, 1, 2, 4 or 8
   EpilogueArgs to;
   /// Rows to copy by additional blocks once the product has its own input: the state of a convolution.
@@ -190,6 +191,8 @@ struct AttentionArgs {
   int splits;     ///< most blocks that share one row and kv head
   int aligned;    ///< rows of q, k, v, out may be read 16 bytes at a time
   int heads_per;  ///< query heads of one block, 1 or 2
+  int groups;     ///< blocks of heads of a row: heads / heads_per
+  int per_kv;     ///< of those, how many share a kv head
 };
 
 /// attention_placed: attention of rows whose projections were not placed yet, one row a lane. `q` is not

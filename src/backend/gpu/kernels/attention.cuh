@@ -20,7 +20,7 @@ struct CachedRow {
   int lane, slot, position;
 };
 KP_DEV CachedRow cached_row(const LaneArgs& a, const CacheArgs& cache, int row) {
-  const int lane = row / a.rows, r = row - lane * a.rows;
+  const int lane = a.rows == 1 ? row : row / a.rows, r = row - lane * a.rows;
   const Lane l = read_lane(a, lane);
   if (r >= l.rows) return {lane, -1, 0};
   // All rows of a lane or none: as if the whole op had been refused.
@@ -80,7 +80,7 @@ extern "C" __global__ void KP_BOUNDS(256) place_heads(PlaceHeadsArgs a) {
 //
 // A key belongs to one of 32 octets of lanes: key first + j of a block's range to octet j % 32. An octet
 // keeps the largest score, the sum of exponentials and the weighted values of its keys. Octets are joined in
-// a fixed tree, blocks in the order of their keys. The cut into blocks depends on the number of keys and on
+// their order, blocks in the order of their keys. The cut into blocks depends on the number of keys and on
 // `splits` alone.
 
 enum { kOctets = 32, kKeysPerSplit = 128 };
@@ -109,19 +109,18 @@ KP_DEV void load_head(const float* from, int head_dim, int aligned, float* to) {
   }
 }
 
-/// Joins `other` to the partial given by the first three arguments, both of the same head and elements.
-template <int kCount>
-KP_DEV void join(float& most, float& total, float* value, float other_most, float other_total,
-                 const float* other) {
-  const float larger = kp_max(most, other_most);
-  // Where there are no keys at all both are -infinity, whose difference is NaN.
-  const float mine = most == larger ? 1.0f : kp_exp(most - larger),
-              its = other_most == larger ? 1.0f : kp_exp(other_most - larger);
-  most = larger;
-  total = total * mine + other_total * its;
-  KP_UNROLL
-  for (int i = 0; i < kCount; ++i) value[i] = value[i] * mine + other[i] * its;
+/// Which block of AttentionArgs this is. Divisions take long: they are made only where there is something to
+/// divide.
+struct AttentionBlock {
+  int row, group, split;
+};
+KP_DEV AttentionBlock attention_block(const AttentionArgs& a) {
+  AttentionBlock b = {0, kp_bid(), 0};
+  if (a.splits > 1) b.group = kp_bid() / a.splits, b.split = kp_bid() - b.group * a.splits;
+  if (b.group >= a.groups) b.row = b.group / a.groups, b.group -= b.row * a.groups;
+  return b;
 }
+KP_DEV int kv_head_of(const AttentionArgs& a, int group) { return a.per_kv == 1 ? group : group / a.per_kv; }
 
 /// Which keys a block works on.
 struct KeyRange {
@@ -130,6 +129,7 @@ struct KeyRange {
 };
 KP_DEV KeyRange key_range(const AttentionArgs& a, int position, int split) {
   const int first = a.window > 0 ? kp_max_i(0, position - a.window + 1) : 0, keys = position - first + 1;
+  if (keys <= kKeysPerSplit) return {first, keys, 1};
   const int wanted = kp_min_i(a.splits, (keys + kKeysPerSplit - 1) / kKeysPerSplit);
   const int size = ((keys + wanted - 1) / wanted + kOctets - 1) / kOctets * kOctets;
   const int blocks = (keys + size - 1) / size, begin = split * size;
@@ -142,28 +142,39 @@ struct FreshKey {
   int position;  ///< -1 = all keys are in the cache
 };
 
-/// Key and value number `key` of a block's range.
 template <int kChunks>
-KP_DEV void load_key(const AttentionArgs& a, int slot, int position, int kv_head, const FreshKey& fresh,
-                     float* k, float* v) {
-  const kp_i64 row = (kp_i64)slot * a.cache.capacity + position % a.cache.capacity;
-  const bool is_fresh = position == fresh.position;
-  load_head<kChunks>(is_fresh ? fresh.k : a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim,
-                     a.head_dim, a.aligned, k);
-  load_head<kChunks>(is_fresh ? fresh.v : a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim,
-                     a.head_dim, a.aligned, v);
+KP_DEV void load_cached_key(const AttentionArgs& a, int slot, int position, int kv_head, float* k, float* v) {
+  const int entry = position < a.cache.capacity ? position : position % a.cache.capacity;
+  const kp_i64 row = (kp_i64)slot * a.cache.capacity + entry;
+  load_head<kChunks>(a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim, a.head_dim, a.aligned, k);
+  load_head<kChunks>(a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim, a.head_dim, a.aligned, v);
+}
+template <int kChunks>
+KP_DEV void load_fresh_key(const AttentionArgs& a, const FreshKey& fresh, float* k, float* v) {
+  load_head<kChunks>(fresh.k, a.head_dim, a.aligned, k);
+  load_head<kChunks>(fresh.v, a.head_dim, a.aligned, v);
 }
 
 /// The first key of an octet is taken as it is, later ones are weighed against those before. While one is
-/// worked with the next is on its way, where registers allow.
-template <int kChunks, int kHeads>
+/// worked with the next is on its way, where registers allow. Queries and a fresh key are there after
+/// ready().
+template <int kChunks, int kHeads, class Ready>
 KP_DEV void attend_octet(const AttentionArgs& a, const float* q, int q_step, const CachedRow& at,
-                         const KeyRange& range, int kv_head, const FreshKey& fresh, Partial<kChunks>* out) {
+                         const KeyRange& range, int kv_head, const FreshKey& fresh, Ready&& ready,
+                         Partial<kChunks>* out) {
   enum { kCount = 4 * kChunks, kPrefetch = kChunks <= 4 ? 1 : 0 };
   const int octet = kp_tid() >> 3;
   const auto position = [&](int j) { return range.first + kp_min_i(j + octet, range.count - 1); };
   float k[kCount], v[kCount], next_k[kPrefetch ? kCount : 1], next_v[kPrefetch ? kCount : 1];
-  load_key<kChunks>(a, at.slot, position(0), kv_head, fresh, k, v);
+  const auto load = [&](int key, float* to_k, float* to_v) {
+    if (key == fresh.position)
+      load_fresh_key<kChunks>(a, fresh, to_k, to_v);
+    else
+      load_cached_key<kChunks>(a, at.slot, key, kv_head, to_k, to_v);
+  };
+  if (position(0) != fresh.position) load_cached_key<kChunks>(a, at.slot, position(0), kv_head, k, v);
+  ready();
+  if (position(0) == fresh.position) load_fresh_key<kChunks>(a, fresh, k, v);
   float query[kHeads][kCount];
   KP_UNROLL
   for (int h = 0; h < kHeads; ++h) {
@@ -175,9 +186,9 @@ KP_DEV void attend_octet(const AttentionArgs& a, const float* q, int q_step, con
   for (int j = 0; j < range.count; j += kOctets) {  // uniform: every lane takes part in the exchange
     const bool more = j + kOctets < range.count;
     if (kPrefetch) {
-      if (more) load_key<kChunks>(a, at.slot, position(j + kOctets), kv_head, fresh, next_k, next_v);
+      if (more) load(position(j + kOctets), next_k, next_v);
     } else if (j > 0) {
-      load_key<kChunks>(a, at.slot, position(j), kv_head, fresh, k, v);
+      load(position(j), k, v);
     }
     KP_UNROLL
     for (int h = 0; h < kHeads; ++h) {
@@ -229,30 +240,33 @@ KP_DEV Joined join_all(const float* most, const float* total, const float* value
   return j;
 }
 
-/// What the 8 warps of a block leave for each other.
+/// What the octets of a block leave for each other.
 template <int kChunks, int kHeads>
-struct AttentionShared {
-  float most[kHeads][8], total[kHeads][8], value[kHeads][8][32 * kChunks];
+struct alignas(16) AttentionShared {
+  float value[kHeads][kOctets][32 * kChunks], most[kHeads][kOctets], total[kHeads][kOctets], row_most[kHeads];
   int last;
 };
 
-/// Joins the octets of a warp and puts the result into shared memory.
+/// Brings the octets of a block to the largest of their scores, and leaves them.
 template <int kChunks, int kHeads>
-KP_DEV void leave_partial(Partial<kChunks>& p, int head, AttentionShared<kChunks, kHeads>& shared) {
-  enum { kCount = 4 * kChunks };
+KP_DEV void leave_octets(int octets, const Partial<kChunks>* p, AttentionShared<kChunks, kHeads>& shared) {
+  const int octet = kp_tid() >> 3, l = kp_lane() & 7;
   KP_UNROLL
-  for (int mask = 8; mask <= 16; mask <<= 1) {
-    const float most = kp_shfl_xor(p.most, mask), total = kp_shfl_xor(p.total, mask);
-    float value[kCount];
+  for (int h = 0; h < kHeads; ++h)
+    if (l == 0) shared.most[h][octet] = p[h].most;  // -infinity without keys
+  kp_barrier();
+  KP_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    const float most = kp_max32(shared.most[h][kp_lane()]);
+    if (kp_tid() == 0) shared.row_most[h] = most;
+    if (octet >= octets) continue;
+    const float share = kp_exp(p[h].most - most);
+    if (l == 0) shared.total[h][octet] = p[h].total * share;
     KP_UNROLL
-    for (int i = 0; i < kCount; ++i) value[i] = kp_shfl_xor(p.value[i], mask);
-    join<kCount>(p.most, p.total, p.value, most, total, value);
+    for (int i = 0; i < 4 * kChunks; ++i)
+      shared.value[h][octet][4 * (l + 8 * (i / 4)) + i % 4] = p[h].value[i] * share;
   }
-  if (kp_lane() >= 8) return;
-  if (kp_lane() == 0) shared.most[head][kp_warp()] = p.most, shared.total[head][kp_warp()] = p.total;
-  KP_UNROLL
-  for (int i = 0; i < kCount; ++i)
-    shared.value[head][kp_warp()][4 * (kp_lane() + 8 * (i / 4)) + i % 4] = p.value[i];
+  kp_barrier();
 }
 
 /// Whether this block is the last of those that share a row; the counter is left 0.
@@ -273,28 +287,24 @@ template <int kChunks, int kHeads>
 KP_DEV void finish_row(const AttentionArgs& a, const KeyRange& range, int row, int group, int split,
                        Partial<kChunks>* p, AttentionShared<kChunks, kHeads>& shared) {
   enum { kWidth = 32 * kChunks, kEntry = kWidth + 2 };
-  const int groups = a.heads / kHeads;
-  const int warps = kp_min_i(8, (range.count + 3) / 4);  // that have keys
-  if (kp_warp() < warps) {
-    KP_UNROLL
-    for (int h = 0; h < kHeads; ++h) leave_partial<kChunks, kHeads>(p[h], h, shared);
-  }
-  kp_barrier();
+  const int octets = kp_min_i(kOctets, range.count);
+  leave_octets<kChunks, kHeads>(octets, p, shared);
   float* const out = a.out + row * a.out_stride + group * kHeads * a.head_dim;
-  float* const partial = a.partial + ((kp_i64)row * groups + group) * a.splits * kHeads * kEntry;
+  float* const partial = a.partial + ((kp_i64)row * a.groups + group) * a.splits * kHeads * kEntry;
   for (int i = kp_tid(); i < kHeads * kWidth; i += 256) {
     const int h = i / kWidth, e = i - h * kWidth;
-    const Joined j = join_all(shared.most[h], shared.total[h], &shared.value[h][0][e], 1, kWidth, warps);
+    float total = 0.0f, value = 0.0f;
+    for (int o = 0; o < octets; ++o) total += shared.total[h][o], value += shared.value[h][o][e];
     if (range.blocks == 1) {
-      if (e < a.head_dim) out[h * a.head_dim + e] = j.value / j.total;
+      if (e < a.head_dim) out[h * a.head_dim + e] = value / total;
       continue;
     }
     float* const to = partial + (split * kHeads + h) * kEntry;
-    to[2 + e] = j.value;
-    if (e == 0) to[0] = j.most, to[1] = j.total;
+    to[2 + e] = value;
+    if (e == 0) to[0] = shared.row_most[h], to[1] = total;
   }
   if (range.blocks == 1) return;
-  if (!arrive_last(a.arrived + (kp_i64)row * groups + group, range.blocks, &shared.last)) return;
+  if (!arrive_last(a.arrived + (kp_i64)row * a.groups + group, range.blocks, &shared.last)) return;
   kp_fence();
   for (int i = kp_tid(); i < kHeads * kWidth; i += 256) {
     const int h = i / kWidth, e = i - h * kWidth;
@@ -309,16 +319,17 @@ template <int kChunks, int kHeads>
 KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& shared) {
   kp_launch_dependents();
   kp_wait_previous();
-  const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
-  const int row = kp_bid() / a.splits / groups, head = group * kHeads;
+  const AttentionBlock b = attention_block(a);
+  const int row = b.row, head = b.group * kHeads;
   const CachedRow at = cached_row(a.lanes, a.cache, row);
   if (at.slot < 0) return;
-  const KeyRange range = key_range(a, at.position, split);
-  if (split >= range.blocks) return;
+  const KeyRange range = key_range(a, at.position, b.split);
+  if (b.split >= range.blocks) return;
   Partial<kChunks> p[kHeads];
-  attend_octet<kChunks, kHeads>(a, a.q + row * a.q_stride + head * a.head_dim, a.head_dim, at, range,
-                                head / (a.heads / a.kv_heads), {0, 0, -1}, p);
-  finish_row<kChunks, kHeads>(a, range, row, group, split, p, shared);
+  attend_octet<kChunks, kHeads>(
+      a, a.q + row * a.q_stride + head * a.head_dim, a.head_dim, at, range, kv_head_of(a, b.group),
+      {0, 0, -1}, [] {}, p);
+  finish_row<kChunks, kHeads>(a, range, row, b.group, b.split, p, shared);
 }
 
 #define ATTENTION(name, chunks, heads)                              \
@@ -340,41 +351,41 @@ struct alignas(16) PlacedShared {
   float q[kHeads][32 * kChunks], k[32 * kChunks];
 };
 
-/// place_heads and attention of one row. Each block makes its queries, and those whose range ends with the row
-/// itself its key; the first of them for a kv head stores key and value. Bits are those of the two.
+/// place_heads and attention of one row. Each block makes its queries, and those whose range ends with the
+/// row itself its key; the first of them for a kv head stores key and value. Bits are those of the two.
 template <int kChunks, int kHeads>
 KP_DEV void attend_placed(const PlacedAttentionArgs& placed, AttentionShared<kChunks, kHeads>& shared,
                           PlacedShared<kChunks, kHeads>& own) {
   const AttentionArgs& a = placed.attention;
   kp_launch_dependents();
-  kp_wait_previous();
-  const int groups = a.heads / kHeads, split = kp_bid() % a.splits, group = kp_bid() / a.splits % groups;
-  const int row = kp_bid() / a.splits / groups, head = group * kHeads, per_kv = a.heads / a.kv_heads;
-  const int kv_head = head / per_kv, width = a.head_dim;
-  const CachedRow at = cached_row(a.lanes, a.cache, row);
-  if (at.slot < 0) return;
-  const KeyRange range = key_range(a, at.position, split);
-  if (split >= range.blocks) return;
-  const bool last = split == range.blocks - 1;
+  const AttentionBlock b = attention_block(a);
+  const int row = b.row, head = b.group * kHeads, kv_head = kv_head_of(a, b.group), width = a.head_dim;
   const float* const x = placed.projected + (kp_i64)row * (a.heads + 2 * a.kv_heads) * width;
   const float* const v = x + (a.heads + a.kv_heads + kv_head) * width;
   const float* const rope = placed.rope + row * placed.rope_stride;
+  kp_wait_previous();
+  // Nothing of this needs to know the row's place, which takes two loads one after the other.
   if (kp_warp() < kHeads)
     rotate_head(x + (head + kp_warp()) * width, placed.q_norm, rope, width, placed.epsilon, own.q[kp_warp()]);
-  else if (kp_warp() == kHeads && last)
+  else if (kp_warp() == kHeads)
     rotate_head(x + (a.heads + kv_head) * width, placed.k_norm, rope, width, placed.epsilon, own.k);
-  kp_barrier();
+  const CachedRow at = cached_row(a.lanes, a.cache, row);
+  if (at.slot < 0) return;
+  const KeyRange range = key_range(a, at.position, b.split);
+  if (b.split >= range.blocks) return;
+  const bool last = b.split == range.blocks - 1;
   Partial<kChunks> p[kHeads];
-  attend_octet<kChunks, kHeads>(a, own.q[0], 32 * kChunks, at, range, kv_head,
-                                {own.k, v, last ? at.position : -1}, p);
-  if (last && head % per_kv == 0) {
+  attend_octet<kChunks, kHeads>(
+      a, own.q[0], 32 * kChunks, at, range, kv_head, {own.k, v, last ? at.position : -1},
+      [] { kp_barrier(); }, p);
+  if (last && b.group == kv_head * a.per_kv) {
     const kp_i64 to = (kp_i64)at.slot * a.cache.capacity + at.position % a.cache.capacity;
     for (int i = kp_tid(); i < width; i += 256) {
       a.cache.k[to * a.cache.k_stride + kv_head * width + i] = own.k[i];
       a.cache.v[to * a.cache.v_stride + kv_head * width + i] = v[i];
     }
   }
-  finish_row<kChunks, kHeads>(a, range, row, group, split, p, shared);
+  finish_row<kChunks, kHeads>(a, range, row, b.group, b.split, p, shared);
 }
 
 #define ATTENTION_PLACED(name, chunks, heads)                             \

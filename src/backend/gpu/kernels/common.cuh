@@ -37,7 +37,8 @@ KP_DEV int counted_rows(const LaneArgs& a, const LaneState& s) {
     report(a, kFaultCount, (int)s.units);
     return 0;
   }
-  return (int)((s.units * a.rate + stride - 1) / stride);
+  const kp_i64 units = s.units * a.rate;
+  return stride == 1 ? (int)units : (int)((units + stride - 1) / stride);
 }
 
 /// The lane as `Lanes` of ops.h says. Every thread may call it; a fault is reported by whoever finds it.
@@ -142,8 +143,13 @@ KP_DEV float apply_norm(const NormArgs& norm, const RowNorm& r, float x, int i) 
 
 // ---- epilogue
 
-/// Stores element (row, column) of a product.
-KP_DEV void finish(const EpilogueArgs& to, float sum, kp_i64 row, int column) {
+/// What element (row, column) of a product is added to: asked for while the sums are still made.
+KP_DEV float residual_of(const EpilogueArgs& to, kp_i64 row, int column) {
+  return to.residual ? to.residual[row * to.residual_stride + column] : 0.0f;
+}
+
+/// Stores element (row, column) of a product; `before` is its residual_of().
+KP_DEV void finish_with(const EpilogueArgs& to, float sum, float before, kp_i64 row, int column) {
   if (to.gate) {
     to.out[row * to.out_stride + column] = kp_silu(to.gate[row * to.gate_stride + column]) * sum;
     return;
@@ -151,10 +157,13 @@ KP_DEV void finish(const EpilogueArgs& to, float sum, kp_i64 row, int column) {
   const float* bias = to.bias && to.bias_rows > 0 ? to.bias + row / to.bias_rows * to.bias_stride : to.bias;
   float y = kp_activate(to.activation, bias ? sum + bias[column] : sum);
   if (to.scale) y = y * to.scale[column];
-  if (to.residual) y = to.residual[row * to.residual_stride + column] + y;
+  if (to.residual) y = before + y;
   if (to.clip > 0.0f) {  // the comparisons are false for NaN, which must survive
     y = y > to.clip ? to.clip : y;
     y = y < -to.clip ? -to.clip : y;
   }
   to.out[row * to.out_stride + column] = y;
+}
+KP_DEV void finish(const EpilogueArgs& to, float sum, kp_i64 row, int column) {
+  finish_with(to, sum, residual_of(to, row, column), row, column);
 }

@@ -16,12 +16,12 @@ struct KernelModule {
 /// Every kernel, by the module that holds it: X(name) for each.
 // The formatter would indent each line further than the one before.
 // clang-format off
+#define SKALD_FEW_KERNELS(X, type) \
+  X(product_##type##_1) X(product_##type##_1_8) X(product_##type##_1_12) X(product_##type##_2) \
+  X(product_##type##_4) X(pair_##type##_1) X(pair_##type##_1_8) X(pair_##type##_2) X(pair_##type##_4)
 #define SKALD_PRODUCT_KERNELS(X) \
-  X(product_f32_1) X(product_f32_1_deep) X(product_f32_2) X(product_f32_4) X(product_bf16_1) \
-  X(product_bf16_1_deep) X(product_bf16_2) X(product_bf16_4) X(product_int8_1) \
-  X(product_int8_1_deep) X(product_int8_2) X(product_int8_4) X(pair_f32_1) X(pair_f32_2) \
-  X(pair_f32_4) X(pair_bf16_1) X(pair_bf16_2) X(pair_bf16_4) X(pair_int8_1) X(pair_int8_2) \
-  X(pair_int8_4) X(product_f32_many) X(product_bf16_many) X(product_int8_many) X(normalise)
+  SKALD_FEW_KERNELS(X, f32) SKALD_FEW_KERNELS(X, bf16) SKALD_FEW_KERNELS(X, int8) \
+  X(product_f32_many) X(product_bf16_many) X(product_int8_many) X(normalise)
 #define SKALD_ATTENTION_KERNELS(X) \
   X(rope_angles) X(place_heads) X(attention_64_1) X(attention_64_2) X(attention_128_1) \
   X(attention_128_2) X(attention_256_1) X(attention_placed_64_1) X(attention_placed_64_2) \

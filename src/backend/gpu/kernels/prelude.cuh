@@ -39,7 +39,9 @@ KP_DEV void kp_multiply_16x8(float* sums, const kp_u32x4& x, kp_u32 w0, kp_u32 w
 #define __shared__ __attribute__((shared))
 #endif
 #define KP_BOUNDS(n) __attribute__((amdgpu_flat_work_group_size(64, n)))
-#define KP_DEV static __attribute__((device)) inline __attribute__((always_inline))
+#define KP_BOUNDS_RESIDENT(n, blocks) KP_BOUNDS(n)
+#define KP_METHOD __attribute__((device)) inline __attribute__((always_inline))
+#define KP_DEV static KP_METHOD
 #define KP_UNROLL _Pragma("unroll")
 #define KP_DYN_SHARED(T, name)                                                        \
   extern __attribute__((shared)) __attribute__((aligned(16))) unsigned char kp_dyn[]; \
@@ -51,6 +53,8 @@ KP_DEV void kp_barrier() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
+/// The lanes of a virtual warp see what the others did to shared memory: they run in step.
+KP_DEV void kp_warp_barrier() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront"); }
 KP_DEV float kp_as_f32(kp_u32 u) { return __builtin_bit_cast(float, u); }
 KP_DEV kp_u32 kp_as_u32(float f) { return __builtin_bit_cast(kp_u32, f); }
 /// Lane of the hardware wave.
@@ -110,7 +114,14 @@ KP_DEV void kp_launch_dependents() {}
 // ---------------------------------------------------------------- NVIDIA
 #elif defined(KP_NV)
 #define KP_BOUNDS(n) __launch_bounds__(n, 1)
-#define KP_DEV static __device__ __forceinline__
+/// Registers for so many blocks at once: all blocks of a launch must have started before the next one may.
+#if __CUDA_ARCH__ >= 800
+#define KP_BOUNDS_RESIDENT(n, blocks) __launch_bounds__(n, blocks)
+#else
+#define KP_BOUNDS_RESIDENT(n, blocks) __launch_bounds__(n, 1)
+#endif
+#define KP_METHOD __device__ __forceinline__
+#define KP_DEV static KP_METHOD
 #define KP_UNROLL _Pragma("unroll")
 #define KP_DYN_SHARED(T, name)                            \
   extern __shared__ __align__(16) unsigned char kp_dyn[]; \
@@ -118,6 +129,8 @@ KP_DEV void kp_launch_dependents() {}
 KP_DEV int kp_tid() { return (int)threadIdx.x; }
 KP_DEV int kp_bid() { return (int)blockIdx.x; }
 KP_DEV void kp_barrier() { __syncthreads(); }
+/// The lanes of a virtual warp see what the others did to shared memory.
+KP_DEV void kp_warp_barrier() { __syncwarp(); }
 KP_DEV float kp_as_f32(kp_u32 u) { return __uint_as_float(u); }
 KP_DEV kp_u32 kp_as_u32(float f) { return __float_as_uint(f); }
 KP_DEV kp_u32 kp_shfl_xor_u(kp_u32 v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
@@ -158,6 +171,19 @@ KP_DEV void kp_store_system(kp_u64* p, kp_u64 v) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 #if __CUDA_ARCH__ >= 800
+#define KP_ASYNC 1
+/// Starts to bring 16 bytes into shared memory. What was started is a group once it is closed.
+KP_DEV void kp_copy_16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((kp_u32)__cvta_generic_to_shared(to)),
+               "l"(from)
+               : "memory");
+}
+KP_DEV void kp_copies_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits for this lane's groups, save the last kOpen.
+template <int kOpen>
+KP_DEV void kp_copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
 #define KP_MATRIX 1
 /// An 8 x 8 matrix of 16-bit numbers, two neighbours of a row a lane (row lane / 4), turned.
 KP_DEV kp_u32 kp_transpose8(kp_u32 v) {

@@ -19,11 +19,10 @@ KP_DEV int group_inputs() {
   return kKind == kElementInt8 ? 64 : 32;
 }
 
-/// What one lane uses of a group: weights of 8 outputs by 1 input (int8: 2), and the norm's weights.
+/// What one lane uses of a group: weights of 8 outputs by 1 input (int8: 2).
 template <int kKind>
 struct Unit {
   kp_u32x4 a, b;
-  float norm[2];
 };
 
 /// Where the weights of a panel are.
@@ -44,8 +43,9 @@ KP_DEV Panel panel_of(const MatrixArgs& m, int phase, int index) {
 struct GroupAt {
   int tap, group;
 };
+template <bool kTaps>
 KP_DEV GroupAt locate(const Panel& p, int g) {
-  if (p.taps == 1) return {0, g};
+  if (!kTaps || p.taps == 1) return {0, g};
   const int tap = (int)((kp_u32)g / (kp_u32)p.groups);
   return {tap, g - tap * p.groups};
 }
@@ -60,20 +60,11 @@ KP_DEV int first_input(const GroupAt& at) {
   return at.group * group_inputs<kKind>() + kp_lane() * lane_inputs<kKind>();
 }
 
-/// `norm`: weights of an RMS norm, or null.
-template <int kKind>
-KP_DEV Unit<kKind> load_unit(const Panel& p, const float* norm, int inputs, int g) {
-  const GroupAt at = locate(p, g);
-  const kp_u8* from = p.first + at.tap * p.tap_bytes + (kp_i64)at.group * group_bytes<kKind>();
-  Unit<kKind> u;
-  u.a = kp_load_weights(from);
-  if (kKind == kElementF32) u.b = kp_load_weights(from + 512);
-  KP_UNROLL
-  for (int i = 0; i < lane_inputs<kKind>(); ++i) {
-    const int input = first_input<kKind>(at) + i;
-    u.norm[i] = norm && input < inputs ? norm[input] : 1.0f;
-  }
-  return u;
+/// A lane's weights of group g.
+template <int kKind, bool kTaps>
+KP_DEV const kp_u8* unit_address(const Panel& p, int g) {
+  const GroupAt at = locate<kTaps>(p, g);
+  return p.first + (kTaps ? at.tap * p.tap_bytes : 0) + at.group * group_bytes<kKind>();
 }
 
 /// Weights of 8 outputs: input `which` of the unit.
@@ -101,7 +92,7 @@ KP_DEV void unpack(const Unit<kKind>& u, int which, float* w) {
 
 /// acc[r][c] += x[r] . weights of output c.
 template <int kKind, int kRows>
-KP_DEV void accumulate(const Unit<kKind>& u, const kp_u8* scales, const float (*x)[2],
+KP_DEV void accumulate(const Unit<kKind>& u, const float* scale, const float (*x)[2],
                        float (*acc)[kPanelOutputs]) {
   float w[kPanelOutputs];
   unpack<kKind>(u, 0, w);
@@ -113,33 +104,42 @@ KP_DEV void accumulate(const Unit<kKind>& u, const kp_u8* scales, const float (*
   }
   float second[kPanelOutputs];
   unpack<kKind>(u, 1, second);
-  const float* scale = (const float*)scales;
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) KP_UNROLL
   for (int c = 0; c < kPanelOutputs; ++c)
     acc[r][c] = kp_fma(scale[c], kp_fma(x[r][1], second[c], x[r][0] * w[c]), acc[r][c]);
 }
 
-/// x of this lane for group g, 0 beyond the inputs.
-template <int kKind, int kRows>
-KP_DEV void load_inputs(const float* const* row, kp_i64 tap_stride, const Panel& p, int inputs, int g,
-                        float (*x)[2]) {
-  const GroupAt at = locate(p, g);
+/// Inputs of a lane in a group of each row, and what a norm multiplies them with.
+template <int kRows>
+struct Inputs {
+  float x[kRows][2], norm[2];
+};
+
+/// Those of group g, 0 beyond the inputs. `norm`: weights of an RMS norm, or null.
+template <int kKind, int kRows, bool kTaps>
+KP_DEV void load_inputs(const float* const* row, kp_i64 tap_stride, const Panel& p, const float* norm,
+                        int inputs, int g, Inputs<kRows>& to) {
+  const GroupAt at = locate<kTaps>(p, g);
   const int first = first_input<kKind>(at);
   KP_UNROLL
-  for (int r = 0; r < kRows; ++r) KP_UNROLL
-  for (int i = 0; i < lane_inputs<kKind>(); ++i)
-    x[r][i] = first + i < inputs ? row[r][at.tap * tap_stride + first + i] : 0.0f;
+  for (int i = 0; i < lane_inputs<kKind>(); ++i) {
+    const bool there = first + i < inputs;
+    to.norm[i] = norm && there ? norm[first + i] : 1.0f;
+    KP_UNROLL
+    for (int r = 0; r < kRows; ++r)
+      to.x[r][i] = there ? row[r][(kTaps ? at.tap * tap_stride : 0) + first + i] : 0.0f;
+  }
 }
 
 /// Adds x^2 to the sums of squares, then multiplies x with the norm's weights.
 template <int kKind, int kRows>
-KP_DEV void apply_norm_weights(const Unit<kKind>& u, float (*x)[2], float* squares) {
+KP_DEV void apply_norm_weights(Inputs<kRows>& in, float* squares) {
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) KP_UNROLL
   for (int i = 0; i < lane_inputs<kKind>(); ++i) {
-    squares[r] = kp_fma(x[r][i], x[r][i], squares[r]);
-    x[r][i] = u.norm[i] * x[r][i];
+    squares[r] = kp_fma(in.x[r][i], in.x[r][i], squares[r]);
+    in.x[r][i] = in.norm[i] * in.x[r][i];
   }
 }
 
@@ -192,127 +192,307 @@ KP_DEV void carry_state(const ProductArgs& a, int block, int threads) {
   }
 }
 
+/// Weights of kAhead groups on their way, of one panel or (kPair) of two, in registers.
+template <int kKind, int kAhead, bool kPair, bool kTaps>
+struct RegisterQueue {
+  enum { kMatrices = kPair ? 2 : 1 };
+  Unit<kKind> unit[kAhead][kMatrices];
+
+  KP_METHOD void fetch(const Panel* p, int g, int i) {
+    KP_UNROLL
+    for (int n = 0; n < kMatrices; ++n) {
+      const kp_u8* from = unit_address<kKind, kTaps>(p[n], g);
+      unit[i][n].a = kp_load_weights(from);
+      if (kKind == kElementF32) unit[i][n].b = kp_load_weights(from + 512);
+    }
+  }
+  KP_METHOD void close() {}
+  template <int kOpen>
+  KP_METHOD void await() {}
+  KP_METHOD void release() {}
+  KP_METHOD Unit<kKind> take(int i, int n) const { return unit[i][n]; }
+  KP_METHOD const float* scales(const Panel* p, int g, int, int n) const {
+    return (const float*)(p[n].scales + 32 * g);
+  }
+};
+
+#if defined(KP_ASYNC)
+/// The same in shared memory, where they need no registers: blocks of the next launch fit in beside these,
+/// and fetch their own weights meanwhile. A lane reads what it fetched itself, so no barrier is needed; but
+/// scales are fetched by two lanes for their warp.
+template <int kKind, int kAhead, bool kPair>
+struct SharedQueue {
+  enum {
+    kMatrices = kPair ? 2 : 1,
+    kUnit = kKind == kElementF32 ? 1024 : 512,
+    kScales = kKind == kElementInt8 ? 32 : 0,
+    kGroup = kMatrices * (kUnit + kScales),
+    kPart = kAhead * kGroup  ///< bytes of a warp
+  };
+  kp_u8* own;  ///< of this warp
+
+  KP_METHOD kp_u8* unit_place(int i, int n) const { return own + i * kGroup + n * kUnit + 16 * kp_lane(); }
+  KP_METHOD kp_u8* scale_place(int i, int n) const { return own + i * kGroup + kMatrices * kUnit + 32 * n; }
+  KP_METHOD void fetch(const Panel* p, int g, int i) {
+    KP_UNROLL
+    for (int n = 0; n < kMatrices; ++n) {
+      const kp_u8* from = unit_address<kKind, false>(p[n], g);
+      kp_copy_16(unit_place(i, n), from);
+      if (kKind == kElementF32) kp_copy_16(unit_place(i, n) + 512, from + 512);
+      if (kScales && kp_lane() < 2)
+        kp_copy_16(scale_place(i, n) + 16 * kp_lane(), p[n].scales + 32 * g + 16 * kp_lane());
+    }
+  }
+  KP_METHOD void close() { kp_copies_close(); }
+  /// Waits for all groups save the last kOpen.
+  template <int kOpen>
+  KP_METHOD void await() {
+    kp_copies_wait<kOpen>();
+    if (kScales) kp_warp_barrier();
+  }
+  /// The places may be filled again.
+  KP_METHOD void release() {
+    if (kScales) kp_warp_barrier();
+  }
+  KP_METHOD Unit<kKind> take(int i, int n) const {
+    Unit<kKind> u;
+    u.a = *(const kp_u32x4*)unit_place(i, n);
+    if (kKind == kElementF32) u.b = *(const kp_u32x4*)(unit_place(i, n) + 512);
+    return u;
+  }
+  KP_METHOD const float* scales(const Panel*, int, int i, int n) const {
+    return (const float*)scale_place(i, n);
+  }
+};
+#endif
+
 /// Part of one panel (of each of two matrices, with kPair) in flight: weights are fetched kAhead groups ahead
 /// of their use, the first of them before the launch ahead of this one has ended.
-template <int kKind, int kRows, int kAhead, bool kPair>
+template <int kRows, int kAhead>
 struct Flow {
-  Unit<kKind> unit[kAhead], second[kPair ? kAhead : 1];
-  float x[kAhead][kRows][2];
+  Inputs<kRows> in[kAhead];
   const float* row[kRows];
 };
 
-template <int kKind, int kRows, int kAhead, bool kPair>
-KP_DEV void fetch_weights(const ProductArgs& a, const Panel* p, int inputs, int g, int i,
-                          Flow<kKind, kRows, kAhead, kPair>& f) {
-  f.unit[i] = load_unit<kKind>(p[0], a.norm.weight, inputs, g);
-  if (kPair) f.second[i] = load_unit<kKind>(p[1], (const float*)0, inputs, g);
+template <int kAhead, class Queue>
+KP_DEV void fetch_weights(const Panel* p, int from, int to, Queue& queue) {
+  KP_UNROLL
+  for (int i = 0; i < kAhead; ++i) {
+    if (from + i < to) queue.fetch(p, from + i, i);
+    queue.close();
+  }
 }
 
 /// The inputs of the first groups.
-template <int kKind, int kRows, int kAhead, bool kPair>
+template <int kKind, int kRows, int kAhead, bool kTaps>
 KP_DEV void fetch_inputs(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
-                         Flow<kKind, kRows, kAhead, kPair>& f) {
+                         Flow<kRows, kAhead>& f) {
   KP_UNROLL
   for (int i = 0; i < kAhead; ++i)
-    if (from + i < to) load_inputs<kKind, kRows>(f.row, a.x.tap_stride, p[0], inputs, from + i, f.x[i]);
+    if (from + i < to)
+      load_inputs<kKind, kRows, kTaps>(f.row, a.x.tap_stride, p[0], a.norm.weight, inputs, from + i, f.in[i]);
 }
 
-/// Adds groups [from, to), the first of which have been fetched, to acc[0] (and acc[1]) and the squares of the
-/// inputs to `squares`.
-template <int kKind, int kRows, int kAhead, bool kPair>
-KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
-                            Flow<kKind, kRows, kAhead, kPair>& f, float (*acc)[kRows][kPanelOutputs],
-                            float* squares) {
+/// Adds group g, whose weights are place i of the queue.
+template <int kKind, int kRows, bool kPair, class Queue>
+KP_DEV void accumulate_group(const ProductArgs& a, const Panel* p, int g, int i, Queue& queue,
+                             Inputs<kRows>& in, float (*acc)[kRows][kPanelOutputs], float* squares) {
+  if (a.norm.weight) apply_norm_weights<kKind, kRows>(in, squares);
+  KP_UNROLL
+  for (int n = 0; n < (kPair ? 2 : 1); ++n)
+    accumulate<kKind, kRows>(queue.take(i, n), queue.scales(p, g, i, n), in.x, acc[n]);
+}
+
+/// Adds groups [from, to), the first of which have been fetched, to acc[0] (and acc[1]) and the squares of
+/// the inputs to `squares`: kAhead at a time.
+template <int kAt, int kKind, int kRows, int kAhead, bool kPair, class Queue>
+struct Batch {
+  static KP_METHOD void add(const ProductArgs& a, const Panel* p, int from, int to, Queue& queue,
+                            Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs], float* squares) {
+    if (from + kAt >= to) return;
+    queue.template await<kAhead - 1 - kAt>();
+    accumulate_group<kKind, kRows, kPair>(a, p, from + kAt, kAt, queue, f.in[kAt], acc, squares);
+    Batch<kAt + 1, kKind, kRows, kAhead, kPair, Queue>::add(a, p, from, to, queue, f, acc, squares);
+  }
+};
+template <int kKind, int kRows, int kAhead, bool kPair, class Queue>
+struct Batch<kAhead, kKind, kRows, kAhead, kPair, Queue> {
+  static KP_METHOD void add(const ProductArgs&, const Panel*, int, int, Queue&, Flow<kRows, kAhead>&,
+                            float (*)[kRows][kPanelOutputs], float*) {}
+};
+template <int kKind, int kRows, int kAhead, bool kPair, class Queue>
+KP_DEV void accumulate_batches(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
+                               Queue& queue, Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs],
+                               float* squares) {
+  while (true) {
+    Batch<0, kKind, kRows, kAhead, kPair, Queue>::add(a, p, from, to, queue, f, acc, squares);
+    from += kAhead;
+    if (from >= to) return;
+    queue.release();
+    fetch_weights<kAhead>(p, from, to, queue);
+    fetch_inputs<kKind, kRows, kAhead, false>(a, p, inputs, from, to, f);
+  }
+}
+
+/// The same from registers, each group fetched when the one kAhead before it has been used.
+template <int kKind, int kRows, int kAhead, class Queue>
+KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, int from, int to, Queue& queue,
+                            Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs], float* squares) {
   for (int g = from; g < to; g += kAhead) {
     KP_UNROLL
     for (int i = 0; i < kAhead; ++i) {
       if (g + i >= to) break;
-      if (a.norm.weight) apply_norm_weights<kKind, kRows>(f.unit[i], f.x[i], squares);
-      accumulate<kKind, kRows>(f.unit[i], p[0].scales + 32 * (g + i), f.x[i], acc[0]);
-      if (kPair)
-        accumulate<kKind, kRows>(f.second[i], p[1].scales + 32 * (g + i), f.x[i], acc[kPair ? 1 : 0]);
+      accumulate_group<kKind, kRows, false>(a, p, g + i, i, queue, f.in[i], acc, squares);
       if (g + i + kAhead >= to) continue;
-      fetch_weights<kKind, kRows, kAhead, kPair>(a, p, inputs, g + i + kAhead, i, f);
-      load_inputs<kKind, kRows>(f.row, a.x.tap_stride, p[0], inputs, g + i + kAhead, f.x[i]);
+      queue.fetch(p, g + i + kAhead, i);
+      load_inputs<kKind, kRows, true>(f.row, a.x.tap_stride, p[0], a.norm.weight, inputs, g + i + kAhead,
+                                      f.in[i]);
     }
   }
 }
 
-/// Sums over the parts and lanes of a block: value `index` of `count` that every thread has put into
-/// `exchange` [part][count][lane].
-KP_DEV float sum_parts(const float* exchange, int count, int index) {
+/// Sums over the parts and lanes of a block: value `index` that every thread has put into `exchange`
+/// [index][lane], warp n from n * own floats on.
+KP_DEV float sum_parts(const float* exchange, int own, int index) {
   float sum = 0.0f;
   KP_UNROLL
-  for (int n = 0; n < kParts; ++n) sum += exchange[(n * count + index) * 32 + kp_lane()];
+  for (int n = 0; n < kParts; ++n) sum += exchange[n * own + index * 32 + kp_lane()];
   return kp_sum32(sum);
 }
 
-/// Up to kRows rows by one panel (of each matrix, with kPair): the 8 warps of a block take a part each.
-/// Block b: panel b % panels of rows kRows * (b / panels) and on. `exchange` holds kRows * 9 * 256 floats.
-template <int kKind, int kRows, int kAhead, bool kPair>
-KP_DEV void product_few(const ProductArgs& a, int panels, float* exchange) {
-  enum { kMatrices = kPair ? 2 : 1, kCount = kRows * (kPanelOutputs + 1) };
-  const int tile = kp_bid() / panels, part = kp_warp(), lane = kp_lane(), rows = a.lanes.lanes * a.lanes.rows;
-  const PanelIndex index = find_panel(a, kp_bid() - tile * panels);
-  const MatrixArgs& m = a.matrix[index.matrix];
-  const Panel panel[2] = {panel_of<kKind>(m, index.phase, index.panel),
-                          panel_of<kKind>(a.matrix[kPair ? 1 : index.matrix], 0, index.panel)};
-  const int size = part_size(panel[0]), total = panel[0].groups * panel[0].taps;
-  const int from = kp_min_i(part * size, total), to = kp_min_i(from + size, total);
-  Flow<kKind, kRows, kAhead, kPair> f;
+/// What a warp leaves for the others: [row][matrix][output][lane], then the squares of each row.
+template <int kRows, bool kPair>
+KP_DEV int exchange_count() {
+  return kRows * ((kPair ? 2 : 1) * kPanelOutputs + 1);
+}
+
+/// Adds up what the 8 warps have: warp c becomes the sums of output c. Warp w has `own` floats from
+/// exchange + w * own on, where its weights may have been.
+template <int kRows, bool kPair>
+KP_DEV void sum_block(bool normed, float* exchange, int own, const float (*acc)[kRows][kPanelOutputs],
+                      const float* squares, float (*sums)[kRows], float* square_sums) {
+  enum { kMatrices = kPair ? 2 : 1, kSquares = kRows * kMatrices * kPanelOutputs };
+  kp_warp_barrier();  // the weights have been used
+  float* mine = exchange + kp_warp() * own + kp_lane();
   KP_UNROLL
-  for (int i = 0; i < kAhead; ++i)
-    if (from + i < to) fetch_weights<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from + i, i, f);
+  for (int r = 0; r < kRows; ++r) {
+    KP_UNROLL
+    for (int n = 0; n < kMatrices; ++n) KP_UNROLL
+    for (int c = 0; c < kPanelOutputs; ++c)
+      mine[((r * kMatrices + n) * kPanelOutputs + c) * 32] = acc[n][r][c];
+    if (normed) mine[(kSquares + r) * 32] = squares[r];
+  }
+  kp_barrier();
+  KP_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    square_sums[r] = normed ? sum_parts(exchange, own, kSquares + r) : 0.0f;
+    KP_UNROLL
+    for (int n = 0; n < kMatrices; ++n)
+      sums[n][r] = sum_parts(exchange, own, (r * kMatrices + n) * kPanelOutputs + kp_warp());
+  }
+}
+
+/// Which panel of which matrix a number is, of matrices of one tap and one phase.
+template <bool kPair>
+KP_DEV PanelIndex find_plain_panel(const ProductArgs& a, int n) {
+  PanelIndex i = {0, 0, n, 0};
+  for (; !kPair && i.matrix + 1 < a.matrices; ++i.matrix) {
+    const int outputs = a.matrix[i.matrix].outputs, panels = (outputs + kPanelOutputs - 1) / kPanelOutputs;
+    if (i.panel < panels) break;
+    i.panel -= panels, i.column += outputs;
+  }
+  i.column += i.panel * kPanelOutputs;
+  return i;
+}
+
+/// The rows of a block: kRows from tile * kRows on; lane r of a warp looks after row r. One row is the only row
+/// of its op, which leaves little to compute: what all warps of all blocks do counts.
+template <int kRows>
+struct RowTile {
+  int first, rows;    ///< of all
+  int own, own_lane;  ///< this lane's
+
+  KP_METHOD RowTile(const ProductArgs& a, int tile) {
+    if (kRows == 1) {
+      first = own = own_lane = 0, rows = 1;
+      return;
+    }
+    first = tile * kRows, rows = a.lanes.lanes * a.lanes.rows;
+    own = kp_min_i(first + kp_min_i(kp_lane(), kRows - 1), rows - 1), own_lane = own / a.lanes.rows;
+  }
+  KP_METHOD const float* input(const ProductArgs& a, int r) const {
+    return kRows == 1 ? a.x.data : input_row(a, kp_min_i(first + r, rows - 1));
+  }
+  /// Whether row r is this lane's and counts.
+  KP_METHOD bool stores(const ProductArgs& a, const LaneState& state, int r) const {
+    return kp_lane() == r && first + r < rows && own - own_lane * a.lanes.rows < counted_rows(a.lanes, state);
+  }
+};
+
+/// Up to kRows rows by one panel (of each matrix, with kPair): the 8 warps of a block take a part each.
+/// Matrices of one tap and one phase.
+template <int kKind, int kRows, int kAhead, bool kPair, class Queue>
+KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* exchange, int exchanged, Queue& queue) {
+  enum { kMatrices = kPair ? 2 : 1 };
+  const int part = kp_warp();
+  const PanelIndex index = find_plain_panel<kPair>(a, number);
+  const MatrixArgs& m = a.matrix[index.matrix];
+  const Panel panel[2] = {panel_of<kKind>(m, 0, index.panel),
+                          panel_of<kKind>(a.matrix[kPair ? 1 : index.matrix], 0, index.panel)};
+  const int size = (m.groups + kParts - 1) / kParts;
+  const int from = kp_min_i(part * size, m.groups), to = kp_min_i(from + size, m.groups);
+  fetch_weights<kAhead>(panel, from, to, queue);
+  const RowTile<kRows> tiles(a, tile);
+  Flow<kRows, kAhead> f;
+  KP_UNROLL
+  for (int r = 0; r < kRows; ++r) f.row[r] = tiles.input(a, r);
   kp_wait_previous();
   // Rows that do not count are read like the others, they are only not stored: knowing takes longer than
-  // reading, so it is asked for around the inputs. Lane r of a warp looks after row r.
-  const int own = kp_min_i(tile * kRows + kp_min_i(lane, kRows - 1), rows - 1), own_lane = own / a.lanes.rows;
-  const int slot = ask_slot(a.lanes, own_lane);
-  KP_UNROLL
-  for (int r = 0; r < kRows; ++r) f.row[r] = input_row(a, kp_min_i(tile * kRows + r, rows - 1));
+  // reading, so it is asked for around the inputs.
+  const int slot = ask_slot(a.lanes, tiles.own_lane);
   float acc[kMatrices][kRows][kPanelOutputs], squares[kRows];
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) squares[r] = 0.0f;
   KP_UNROLL
   for (int n = 0; n < kMatrices; ++n) clear<kRows>(acc[n]);
-  fetch_inputs<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from, to, f);
-  const LaneState state = ask_state(a.lanes, own_lane, slot);
-  accumulate_part<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from, to, f, acc, squares);
+  fetch_inputs<kKind, kRows, kAhead, false>(a, panel, m.inputs, from, to, f);
+  const LaneState state = ask_state(a.lanes, tiles.own_lane, slot);
+  const int column = index.column + kp_warp();
+  const bool exists = index.panel * kPanelOutputs + kp_warp() < m.outputs;
+  const float before = !kPair && exists ? residual_of(a.to, tiles.own, column) : 0.0f;
+  accumulate_batches<kKind, kRows, kAhead, kPair>(a, panel, m.inputs, from, to, queue, f, acc, squares);
 
   float sums[kMatrices][kRows], factor[kRows];
-  KP_UNROLL
-  for (int n = 0; n < kMatrices; ++n) {
-    if (n > 0) kp_barrier();  // the sums of the first have been read
-    float* mine = exchange + part * kCount * 32 + lane;
-    KP_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      KP_UNROLL
-      for (int c = 0; c < kPanelOutputs; ++c) mine[(r * kPanelOutputs + c) * 32] = acc[n][r][c];
-      if (n == 0 && a.norm.weight) mine[(kRows * kPanelOutputs + r) * 32] = squares[r];
-    }
-    kp_barrier();
-    KP_UNROLL
-    for (int r = 0; r < kRows; ++r) {  // warp c adds up output c
-      if (n == 0) factor[r] = a.norm.weight ? sum_parts(exchange, kCount, kRows * kPanelOutputs + r) : 0.0f;
-      sums[n][r] = sum_parts(exchange, kCount, r * kPanelOutputs + kp_warp());
-    }
-  }
-  if (index.panel * kPanelOutputs + kp_warp() >= m.outputs) return;
+  sum_block<kRows, kPair>(a.norm.weight, exchange, exchanged, acc, squares, sums, factor);
+  if (!exists) return;
   KP_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const int row = tile * kRows + r;
-    if (lane != r || row >= rows || row - own_lane * a.lanes.rows >= counted_rows(a.lanes, state)) continue;
+    if (!tiles.stores(a, state, r)) continue;
+    const int row = tiles.first + r;
     factor[r] = a.norm.weight ? rms_factor(factor[r], m.inputs, a.norm.epsilon)
                 : a.factor    ? a.factor[row]
                               : 1.0f;
-    const kp_i64 to_row = (kp_i64)row * m.phases + index.phase;
-    const int column = index.column + kp_warp();
     if (kPair)
-      a.to.out[to_row * a.to.out_stride + column] =
+      a.to.out[row * a.to.out_stride + column] =
           kp_silu(sums[0][r] * factor[r]) * (sums[kMatrices - 1][r] * factor[r]);
     else
-      finish(a.to, sums[0][r] * factor[r], to_row, column);
+      finish_with(a.to, sums[0][r] * factor[r], before, row, column);
   }
+}
+
+/// The same with weights on their way as the device can. A warp's part of the shared memory holds its
+/// weights, then what it exchanges.
+template <int kKind, int kRows, int kAhead, bool kPair>
+KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* shared) {
+#if defined(KP_ASYNC)
+  typedef SharedQueue<kKind, kAhead, kPair> Queue;
+  const int own = kp_max_i(exchange_count<kRows, kPair>() * 32, Queue::kPart / 4);
+  Queue queue = {(kp_u8*)(shared + kp_warp() * own)};
+#else
+  const int own = exchange_count<kRows, kPair>() * 32;
+  RegisterQueue<kKind, kAhead, kPair, false> queue;
+#endif
+  product_few<kKind, kRows, kAhead, kPair>(a, tile, number, shared, own, queue);
 }
 
 enum { kManyRows = 4, kManyAhead = 4 };  ///< rows of one warp in product_many
@@ -347,7 +527,8 @@ KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
   const MatrixArgs& m = a.matrix[index.matrix];
   const Panel panel = panel_of<kKind>(m, index.phase, index.panel);
   bool counts[kManyRows];
-  Flow<kKind, kManyRows, kManyAhead, false> f;
+  RegisterQueue<kKind, kManyAhead, false, true> queue;
+  Flow<kManyRows, kManyAhead> f;
   KP_UNROLL
   for (int r = 0; r < kManyRows; ++r) {
     counts[r] = row_counts(a.lanes, first + r);
@@ -359,13 +540,10 @@ KP_DEV void product_many(const ProductArgs& a, int panels, int row_groups) {
   clear<kManyRows>(total);
   for (int from = 0; from < end; from += size) {
     const int to = kp_min_i(from + size, end);
-    KP_UNROLL
-    for (int i = 0; i < kManyAhead; ++i)
-      if (from + i < to)
-        fetch_weights<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from + i, i, f);
+    fetch_weights<kManyAhead>(&panel, from, to, queue);
     clear<kManyRows>(acc[0]);
-    fetch_inputs<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from, to, f);
-    accumulate_part<kKind, kManyRows, kManyAhead, false>(a, &panel, m.inputs, from, to, f, acc, squares);
+    fetch_inputs<kKind, kManyRows, kManyAhead, true>(a, &panel, m.inputs, from, to, f);
+    accumulate_part<kKind, kManyRows, kManyAhead>(a, &panel, m.inputs, from, to, queue, f, acc, squares);
     KP_UNROLL
     for (int r = 0; r < kManyRows; ++r) KP_UNROLL
     for (int c = 0; c < kPanelOutputs; ++c) total[r][c] += acc[0][r][c];
@@ -391,40 +569,26 @@ KP_DEV int count_panels(const ProductArgs& a) {
   return n;
 }
 
-#define PRODUCT_FEW(name, kind, count, ahead, pair)                       \
-  extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {         \
-    KP_DYN_SHARED(float, exchange);                                       \
-    kp_launch_dependents();                                               \
-    const int panels = count_panels<pair>(a);                             \
-    const int tiles = (a.lanes.lanes * a.lanes.rows + count - 1) / count; \
-    if (kp_bid() < panels * tiles) {                                      \
-      product_few<kind, count, ahead, pair>(a, panels, exchange);         \
-    } else {                                                              \
-      kp_wait_previous();                                                 \
-      carry_state(a, kp_bid() - panels * tiles, 256);                     \
-    }                                                                     \
+#define PRODUCT_FEW(name, kind, count, ahead, pair, resident)                        \
+  extern "C" __global__ void KP_BOUNDS_RESIDENT(256, resident) name(ProductArgs a) { \
+    KP_DYN_SHARED(float, shared);                                                    \
+    kp_launch_dependents();                                                          \
+    const int tile = count == 1 ? 0 : kp_bid() / a.panels;                           \
+    product_few<kind, count, ahead, pair>(a, tile, kp_bid() - tile * a.panels, shared); \
   }
-PRODUCT_FEW(product_f32_1, kElementF32, 1, 4, false)
-PRODUCT_FEW(product_f32_1_deep, kElementF32, 1, 8, false)
-PRODUCT_FEW(product_f32_2, kElementF32, 2, 4, false)
-PRODUCT_FEW(product_f32_4, kElementF32, 4, 4, false)
-PRODUCT_FEW(product_bf16_1, kElementBf16, 1, 4, false)
-PRODUCT_FEW(product_bf16_1_deep, kElementBf16, 1, 12, false)
-PRODUCT_FEW(product_bf16_2, kElementBf16, 2, 4, false)
-PRODUCT_FEW(product_bf16_4, kElementBf16, 4, 4, false)
-PRODUCT_FEW(product_int8_1, kElementInt8, 1, 4, false)
-PRODUCT_FEW(product_int8_1_deep, kElementInt8, 1, 12, false)
-PRODUCT_FEW(product_int8_2, kElementInt8, 2, 4, false)
-PRODUCT_FEW(product_int8_4, kElementInt8, 4, 4, false)
-PRODUCT_FEW(pair_f32_1, kElementF32, 1, 4, true)
-PRODUCT_FEW(pair_f32_2, kElementF32, 2, 4, true)
-PRODUCT_FEW(pair_f32_4, kElementF32, 4, 2, true)
-PRODUCT_FEW(pair_bf16_1, kElementBf16, 1, 4, true)
-PRODUCT_FEW(pair_bf16_2, kElementBf16, 2, 4, true)
-PRODUCT_FEW(pair_bf16_4, kElementBf16, 4, 2, true)
-PRODUCT_FEW(pair_int8_1, kElementInt8, 1, 4, true)
-PRODUCT_FEW(pair_int8_2, kElementInt8, 2, 4, true)
-PRODUCT_FEW(pair_int8_4, kElementInt8, 4, 2, true)
+#define PRODUCTS_FEW(type, kind, eight)                       \
+  PRODUCT_FEW(product_##type##_1, kind, 1, 4, false, 4)       \
+  PRODUCT_FEW(product_##type##_1_8, kind, 1, 8, false, eight) \
+  PRODUCT_FEW(product_##type##_1_12, kind, 1, 12, false, 2)   \
+  PRODUCT_FEW(product_##type##_2, kind, 2, 4, false, 3)       \
+  PRODUCT_FEW(product_##type##_4, kind, 4, 4, false, 1)       \
+  PRODUCT_FEW(pair_##type##_1, kind, 1, 4, true, 4)           \
+  PRODUCT_FEW(pair_##type##_1_8, kind, 1, 8, true, 2)         \
+  PRODUCT_FEW(pair_##type##_2, kind, 2, 4, true, 2)           \
+  PRODUCT_FEW(pair_##type##_4, kind, 4, 2, true, 1)
+PRODUCTS_FEW(f32, kElementF32, 2)
+PRODUCTS_FEW(bf16, kElementBf16, 3)
+PRODUCTS_FEW(int8, kElementInt8, 3)
 
 #define PRODUCT_MANY(name, kind)                                                \
   extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {               \
@@ -471,7 +635,7 @@ extern "C" __global__ void KP_BOUNDS(256) normalise(NormaliseArgs a) {
     }
   part[kp_tid()] = squares;
   kp_barrier();
-  const float sum = sum_parts(part, 1, 0);
+  const float sum = sum_parts(part, 32, 0);
   if (kp_tid() == 0) a.factors[row] = rms_factor(sum, a.width, a.norm.epsilon);
   for (int i = kp_tid(); i < a.width; i += kRowThreads)
     a.to.out[row * a.to.out_stride + i] = a.norm.weight[i] * x[i];

@@ -3,41 +3,40 @@
 #pragma once
 #include "backend/gpu/kernels/common.cuh"
 
-enum { kSampleThreads = 1024, kSampleWarps = 32, kBins = 2048, kFewCandidates = 64 };
+// What every warp does counts, not how many scores a thread has: more threads take longer.
+enum { kSampleThreads = 256, kSampleWarps = 8, kBins = 2048, kBinsEach = kBins / kSampleThreads, kFewCandidates = 64 };
 
 /// Shared memory of a draw besides the scores.
 struct SampleShared {
   kp_u64 part[kSampleWarps];
   kp_u32 few[kFewCandidates];
   kp_u32 digit, remaining, count, listed, least;
+  kp_u32 bad;  ///< logits that are not finite
 };
 
 /// Largest value of the block, in every thread.
 KP_DEV kp_u64 block_max(kp_u64 v, kp_u64* part) {
-  for (int round = 0; round < 2; ++round) {
-    KP_UNROLL
-    for (int mask = 16; mask > 0; mask >>= 1) {
-      const kp_u64 other = shfl_xor_64(v, mask);
-      v = other > v ? other : v;
-    }
-    if (round == 1) break;
-    kp_barrier();  // whoever still reads the last result
-    if (kp_lane() == 0) part[kp_warp()] = v;
-    kp_barrier();
-    v = part[kp_lane()];
+  for (int half = 16; half > 0; half >>= 1) {
+    const kp_u64 other = shfl_xor_64(v, half);
+    v = other > v ? other : v;
+  }
+  kp_barrier();  // whoever still reads the last result
+  if (kp_lane() == 0) part[kp_warp()] = v;
+  kp_barrier();
+  v = part[kp_lane() & (kSampleWarps - 1)];
+  for (int half = kSampleWarps / 2; half > 0; half >>= 1) {
+    const kp_u64 other = shfl_xor_64(v, half);
+    v = other > v ? other : v;
   }
   return v;
 }
 KP_DEV double block_sum(double v, kp_u64* part) {
-  for (int round = 0; round < 2; ++round) {
-    KP_UNROLL
-    for (int mask = 16; mask > 0; mask >>= 1) v += double_of(shfl_xor_64(bits_of(v), mask));
-    if (round == 1) break;
-    kp_barrier();
-    if (kp_lane() == 0) part[kp_warp()] = bits_of(v);
-    kp_barrier();
-    v = double_of(part[kp_lane()]);
-  }
+  v = kp_sum32_d(v);
+  kp_barrier();
+  if (kp_lane() == 0) part[kp_warp()] = bits_of(v);
+  kp_barrier();
+  v = double_of(part[kp_lane() & (kSampleWarps - 1)]);
+  for (int half = kSampleWarps / 2; half > 0; half >>= 1) v += double_of(shfl_xor_64(bits_of(v), half));
   return v;
 }
 
@@ -66,7 +65,7 @@ KP_DEV float exponential_noise(const SlotSettingsArgs& s, kp_u32 index, kp_u32 f
   return kp_minus_log((float)((bits >> 8) + 1) * 0x1p-24f);
 }
 
-/// What a draw works with. A thread keeps to its own scores: thread, thread + 1024, ...
+/// What a draw works with. A thread keeps to its own scores: thread, thread + 256, ...
 struct Draw {
   float* score;
   kp_u64* list;  ///< for top-p: vocabulary rounded up to a power of two
@@ -75,14 +74,15 @@ struct Draw {
 };
 #define KP_OWN(i, n) for (int i = kp_tid(); i < (n); i += kSampleThreads)
 
-/// Raw logits into the scores; false when one is not finite.
-KP_DEV bool load_logits(const Draw& d, const float* logits) {
-  kp_u64 bad = 0;
+/// Raw logits into the scores; those that are not finite are counted.
+KP_DEV void load_logits(const Draw& d, const float* logits) {
+  kp_u32 bad = 0;
   KP_OWN(i, d.n) {
-    d.score[i] = logits[i];
-    if (!(kp_abs(logits[i]) < kp_infinity())) bad = 1;
+    const float x = logits[i];
+    d.score[i] = x;
+    if (!(kp_abs(x) < kp_infinity())) ++bad;
   }
-  return block_max(bad, d.shared->part) == 0;
+  if (bad > 0) kp_shared_add(&d.shared->bad, bad);
 }
 
 /// Repetition penalty once per distinct id, suppression, minimum length.
@@ -118,21 +118,25 @@ KP_DEV kp_u32 sum_from_here(kp_u32 v) {
   return v;
 }
 
-/// The bin that holds the `remaining`-th largest, counted from the last bin down; thread t looks after bins 2
-/// t and 2 t + 1.
+/// The bin that holds the `remaining`-th largest, counted from the last bin down; thread t looks after
+/// kBinsEach of them.
 KP_DEV void find_bin(SampleShared* s, const kp_u32* bins) {
-  const kp_u32 low = bins[2 * kp_tid()], high = bins[2 * kp_tid() + 1], wanted = s->remaining;
-  const kp_u32 in_warp = sum_from_here(low + high);
+  const kp_u32* mine = bins + kBinsEach * kp_tid();
+  kp_u32 own = 0;
+  const kp_u32 wanted = s->remaining;
+  KP_UNROLL
+  for (int i = 0; i < kBinsEach; ++i) own += mine[i];
+  const kp_u32 in_warp = sum_from_here(own);
   if (kp_lane() == 0) s->part[kp_warp()] = in_warp;
   kp_barrier();
-  const kp_u32 warps = sum_from_here((kp_u32)s->part[kp_lane()]);
-  const kp_u32 from_next = kp_shfl_u(warps, kp_min_i(kp_warp() + 1, 31));
-  const kp_u32 above = (kp_warp() < 31 ? from_next : 0) + in_warp - low - high;
-  if (above >= wanted || above + low + high < wanted) return;
-  const bool upper = above + high >= wanted;
-  s->digit = (kp_u32)(2 * kp_tid() + (upper ? 1 : 0));
-  s->remaining = wanted - above - (upper ? 0 : high);
-  s->count = upper ? high : low;
+  kp_u32 above = in_warp - own;
+  for (int w = kp_warp() + 1; w < kSampleWarps; ++w) above += (kp_u32)s->part[w];
+  if (above >= wanted || above + own < wanted) return;
+  int bin = kBinsEach - 1;
+  while (above + mine[bin] < wanted) above += mine[bin--];
+  s->digit = (kp_u32)(kBinsEach * kp_tid() + bin);
+  s->remaining = wanted - above;
+  s->count = mine[bin];
 }
 
 /// The `remaining`-th largest of the few candidates that share the bits in `mask`.
@@ -169,7 +173,7 @@ KP_DEV void keep_top_k(const Draw& d, int k) {
   if (kp_tid() == 0) s->remaining = (kp_u32)k;
   for (int shift = 21; shift >= -1; shift -= 11) {
     const int down = kp_max_i(shift, 0);  // the last round has 10 bits of its own
-    bins[2 * kp_tid()] = 0, bins[2 * kp_tid() + 1] = 0;
+    KP_OWN(i, kBins) bins[i] = 0;
     kp_barrier();
     KP_OWN(i, d.n) {
       const kp_u32 o = ordered(d.score[i]);
@@ -278,7 +282,7 @@ KP_DEV void softmax(const Draw& d) {
     total += (double)d.score[i];
   }
   const float sum = (float)block_sum(total, d.shared->part);
-  KP_OWN(i, d.n) d.score[i] = d.score[i] / sum;
+  KP_OWN(i, d.n) if (d.score[i] > 0.0f) d.score[i] = d.score[i] / sum;
 }
 
 /// argmax of probability / noise, lowest id on ties; -1 when nothing can be drawn.
@@ -300,7 +304,7 @@ KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, c
 /// The drawn or forced id; -1 when a logit is not finite.
 KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, int lane, const Lane& l,
                 int drawn, int forced) {
-  if (!load_logits(d, a.logits + lane * a.logits_stride)) return -1;
+  load_logits(d, a.logits + lane * a.logits_stride);
   const SamplerSettingsArgs& mine = a.group == 0 ? s.talker : s.predictor;
   restrict_ids(a, d, mine, a.seen ? a.seen + l.slot * a.seen_stride : (const kp_u8*)0,
                a.group == 0 && drawn < mine.min_new_tokens);
@@ -314,6 +318,7 @@ KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, i
     keep_top_p(d, mine.top_p);
   }
   if (!greedy || probs) softmax(d);
+  if (d.shared->bad > 0) return -1;  // a barrier lies between: the search of a largest has some
   if (probs) KP_OWN(i, d.n) a.probs[lane * a.probs_stride + i] = d.score[i];
   if (forced >= 0) return forced;
   if (greedy) return id;
@@ -353,19 +358,23 @@ KP_DEV void draw_lane(const SampleArgs& a, int lane, kp_u64* list, SampleShared&
 }
 
 /// One lane a block; shared memory: the list, then the scores.
-extern "C" __global__ void KP_BOUNDS(1024) sample(SampleArgs a) {
+extern "C" __global__ void KP_BOUNDS(256) sample(SampleArgs a) {
   __shared__ SampleShared shared;
   KP_DYN_SHARED(kp_u64, list);
   kp_launch_dependents();
+  if (kp_tid() == 0) shared.bad = 0;
+  kp_barrier();
   kp_wait_previous();
   draw_lane(a, kp_bid(), list, shared);
 }
 
 /// A draw and the gather_sum behind it; see backend/gpu/fusion.h.
-extern "C" __global__ void KP_BOUNDS(1024) sample_feed(SampleFeedArgs a) {
+extern "C" __global__ void KP_BOUNDS(256) sample_feed(SampleFeedArgs a) {
   __shared__ SampleShared shared;
   KP_DYN_SHARED(kp_u64, list);
   kp_launch_dependents();
+  if (kp_tid() == 0) shared.bad = 0;
+  kp_barrier();
   kp_wait_previous();
   draw_lane(a.sample, kp_bid(), list, shared);
   kp_barrier();  // code and status are there
