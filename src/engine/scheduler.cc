@@ -165,8 +165,8 @@ class Scheduler::Loop {
       }
       able.push_back(job);
     }
-    run_frames(able);
-    for (const auto& job : jobs) hand_over(*job);
+    const Jobs batch = run_frames(able);
+    for (const auto& job : jobs) hand_over(*job, batch);
     leave(jobs);
   }
 
@@ -192,17 +192,12 @@ class Scheduler::Loop {
   }
 
   /// Runs one frame of the chosen ones, and where the device works behind the host hands some more over.
-  void run_frames(const Jobs& able) {
-    const int32_t ahead = core_->model->frames_ahead();
-    const Jobs batch = choose(able);
-    if (batch.empty()) return;
+  /// Returns who was chosen.
+  Jobs run_frames(const Jobs& able) {
+    Jobs batch = choose(able);
+    if (batch.empty()) return batch;
     const auto from = Clock::now();
-    try {
-      for (int32_t depth = 0; depth <= ahead && submit(batch, ahead); ++depth) {
-      }
-    } catch (...) {
-      for (const auto& job : batch) job->utterance.end_with(std::current_exception());
-    }
+    submit_all(batch, core_->model->frames_ahead());
     uint64_t frames = 0;
     for (const auto& job : batch) {
       if (!job->utterance.in_flight()) continue;
@@ -217,6 +212,17 @@ class Scheduler::Loop {
     state_.frames += frames;
     state_.width_sum += batch.size();
     state_.running = static_cast<int32_t>(able.size());
+    return batch;
+  }
+
+  /// Hands frames over until every stream has `ahead` in work beyond the next one, or can take none.
+  void submit_all(const Jobs& batch, int32_t ahead) {
+    try {
+      for (int32_t depth = 0; depth <= ahead && submit(batch, ahead); ++depth) {
+      }
+    } catch (...) {
+      for (const auto& job : batch) job->utterance.end_with(std::current_exception());
+    }
   }
 
   Jobs choose(const Jobs& able) const {
@@ -255,8 +261,8 @@ class Scheduler::Loop {
   }
 
   /// Decodes what the reader wants by now, and tells it about an end or the need of text. Before the latter
-  /// it gets all there is: it may wait for the text a long time.
-  void hand_over(Job& job) {
+  /// it gets all there is: it may wait for the text a long time. Meanwhile the device goes on with `batch`.
+  void hand_over(Job& job, const Jobs& batch) {
     Utterance& u = job.utterance;
     const auto now = Clock::now();
     // Less than what may be ready at once, or the stream would wait for its reader and the reader for it.
@@ -265,6 +271,8 @@ class Scheduler::Loop {
                            : job.pace->live() ? chunk_frames(job.pace->lead(now), most)
                                               : most;
     while (!u.over() && (u.stopped() || u.deliverable() >= wanted)) {
+      if (const int32_t ahead = core_->model->frames_ahead(); ahead > 0)
+        submit_all(batch, frames_beside_codec(ahead, std::min(most, u.deliverable())));
       AudioChunk chunk = u.deliver_ready(most);
       worked_ = true;
       if (u.error()) note_fault(u.error());  // before the reader sees it

@@ -146,6 +146,7 @@ AudioChunk Utterance::next(int32_t max_frames) {
     const int64_t wanted = delivered_ == 0 ? 1 : max_frames;
     run_frames(holds_back() ? std::numeric_limits<int64_t>::max() : delivered_ + wanted);
     if (!holds_back() || stopped()) {
+      keep_ahead(max_frames);
       AudioChunk chunk = deliver(max_frames);
       if (chunk.frames > 0 || chunk.last) return chunk;
     }
@@ -192,6 +193,21 @@ void Utterance::submit_frames(int32_t ahead) {
     model.frame_codes({&slot, 1});
     ++submitted_;
   }
+}
+
+int32_t frames_beside_codec(int32_t ahead, int64_t frames) {
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(frames / 2, ahead / 2, backend::Backend::kReportedRuns / 2));
+}
+
+/// Before the host waits for the codec: what the device goes on with meanwhile.
+void Utterance::keep_ahead(int32_t max_frames) {
+  const int32_t ahead = tap_.active() ? 0 : core_->model->frames_ahead();
+  if (ahead == 0 || !running_ || stopped() || cancelled_) return;
+  const int64_t reference =
+      reference_decoded_ ? 0 : static_cast<int64_t>(prepared_.input.ref_codes.size()) / core_->groups();
+  const std::lock_guard lock(core_->compute);
+  submit_frames(frames_beside_codec(ahead, reference + std::min<int64_t>(max_frames, frames() - delivered_)));
 }
 
 /// The next frame of the device, which is kept a few frames ahead of the host where it works by itself. Who

@@ -19,6 +19,11 @@
 
 namespace skald::engine {
 
+/// Frames that are in work beyond the next one while the codec decodes `frames`, on a device that is kept
+/// `ahead` of the host else: decoding a frame takes less than half the time of making one. No more than the
+/// device still reports.
+int32_t frames_beside_codec(int32_t ahead, int64_t frames);
+
 /// Used from one thread at a time, except cancel(). Gives its slot back as soon as it is over.
 class Utterance {
  public:
@@ -94,6 +99,7 @@ class Utterance {
   bool text_row_ready(int64_t frame) const;
   void run_frame();
   void submit_frames(int32_t ahead);
+  void keep_ahead(int32_t max_frames);
   backend::SlotStatus await_frame(std::vector<int32_t>& codes);
   void take_frame(const std::vector<int32_t>& codes, backend::SlotStatus status);
   void settle(backend::SlotStatus status);

@@ -397,8 +397,9 @@ int copy(uint64_t to, const void* from, size_t bytes, void* stream) {
 
 // ---- streams and events
 
-int create_stream(void** stream) {
+int create_stream(void** stream, int priority) {
   STANDIN_CALL("create_stream");
+  if (priority < 0) ++count("urgent");
   auto* s = new Stream;
   s->device = current;
   world().streams.insert(s);

@@ -81,7 +81,7 @@ int free_host(void* host);
 int host_address(uint64_t* address, void* host);
 int copy(uint64_t to, const void* from, size_t bytes, void* stream);
 
-int create_stream(void** stream);
+int create_stream(void** stream, int priority = 0);
 int destroy_stream(void* stream);
 int query_stream(void* stream);
 int create_event(void** event);
@@ -112,5 +112,5 @@ const char* error_text(int status);
 /// Sets devices (null = as they are) and faults anew, forgets counts and lost devices.
 STANDIN_API void standin_configure(const char* devices, const char* faults);
 /// Calls since the last configuration of: "launch", "graph", "query", "copy", "synchronize", "allocate",
-/// "module".
+/// "module"; "urgent": streams made to go before others.
 STANDIN_API unsigned long standin_count(const char* what);

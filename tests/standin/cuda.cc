@@ -100,6 +100,10 @@ STANDIN_API int cuStreamCreate(void** s, unsigned) {
   NEED_CONTEXT();
   return create_stream(s);
 }
+STANDIN_API int cuStreamCreateWithPriority(void** s, unsigned, int priority) {
+  NEED_CONTEXT();
+  return create_stream(s, priority);
+}
 STANDIN_API int cuStreamDestroy_v2(void* s) { return destroy_stream(s); }
 STANDIN_API int cuStreamQuery(void* s) {
   NEED_CONTEXT();

@@ -88,6 +88,11 @@ STANDIN_API int hipMemcpyHtoDAsync(void* to, void* from, size_t n, void* stream)
   return copy(reinterpret_cast<uint64_t>(to), from, n, stream);
 }
 STANDIN_API int hipStreamCreateWithFlags(void** s, unsigned) { return create_stream(s); }
+#ifndef STANDIN_OLD  // a driver may lack it
+STANDIN_API int hipStreamCreateWithPriority(void** s, unsigned, int priority) {
+  return create_stream(s, priority);
+}
+#endif
 STANDIN_API int hipStreamDestroy(void* s) { return destroy_stream(s); }
 STANDIN_API int hipStreamQuery(void* s) { return query_stream(s); }
 STANDIN_API int hipEventCreateWithFlags(void** e, unsigned) { return create_event(e); }

@@ -76,9 +76,10 @@ GpuDevice::GpuDevice(OpenDevice open, const GpuOptions& options)
   constexpr const char* kNames[] = {"frames", "codec"};
   for (size_t q = 0; q < queues_.size(); ++q) {
     const size_t at = kFirstDone + q * kDoneStep;
-    queues_[q] = std::make_unique<WorkQueue>(context_, health_, kernels_, kNames[q],
-                                             reinterpret_cast<int*>(words_.as<std::byte>() + at),
-                                             words_.address() + at);
+    // The codec fills the gaps that the chain of small launches of a frame leaves.
+    queues_[q] = std::make_unique<WorkQueue>(
+        context_, health_, kernels_, kNames[q], q == static_cast<size_t>(Queue::frames),
+        reinterpret_cast<int*>(words_.as<std::byte>() + at), words_.address() + at);
   }
   zero_bytes(queue(Queue::frames), ring_.beats().address(), ring_.beats().size());
   // The very first piece of work shows whether the device answers at all.

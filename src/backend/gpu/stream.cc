@@ -10,12 +10,13 @@
 namespace skald::backend::gpu {
 
 WorkQueue::WorkQueue(const Context& context, Health& health, const Kernels& kernels, std::string name,
-                     int* done, DeviceAddress done_address)
+                     bool first, int* done, DeviceAddress done_address)
     : context_(context),
       health_(health),
       kernels_(kernels),
       name_(std::move(name)),
-      stream_(make_stream(context)),
+      first_(first),
+      stream_(make_stream(context, first)),
       count_(context, name_ + ".count", 256),
       done_(done),
       done_address_(done_address) {
@@ -138,7 +139,7 @@ void WorkQueue::look_for_lost_completion() {
   }
   ++lost_;
   context_.keep_everything();
-  Stream fresh = make_stream(context_);
+  Stream fresh = make_stream(context_, first_);
   stream_.leak();  // destroying it might wait for what never comes
   stream_ = std::move(fresh);
 }

@@ -21,9 +21,9 @@ namespace skald::backend::gpu {
 
 class WorkQueue {
  public:
-  /// `done` is this queue's word of coherent host memory, zero.
-  WorkQueue(const Context& context, Health& health, const Kernels& kernels, std::string name, int* done,
-            DeviceAddress done_address);
+  /// `done` is this queue's word of coherent host memory, zero. `first`: its work goes before that of others.
+  WorkQueue(const Context& context, Health& health, const Kernels& kernels, std::string name, bool first,
+            int* done, DeviceAddress done_address);
 
   const std::string& name() const { return name_; }
   StreamHandle stream() const { return stream_.get(); }
@@ -72,6 +72,7 @@ class WorkQueue {
   Health& health_;
   const Kernels& kernels_;
   const std::string name_;
+  const bool first_;
   Stream stream_;
   DeviceBlock count_;
   int* done_;

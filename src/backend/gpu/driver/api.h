@@ -77,6 +77,9 @@ struct DriverApi {
   Status (*copy_in)(DeviceAddress to, const void* from, size_t bytes, StreamHandle) = nullptr;
 
   Status (*create_stream)(StreamHandle*, unsigned flags) = nullptr;
+  /// Optional. Of several streams with blocks that wait for room the one with the lowest number goes first; 0
+  /// is that of create_stream, and both vendors limit the number to what the device knows.
+  Status (*create_stream_with_priority)(StreamHandle*, unsigned flags, int priority) = nullptr;
   Status (*destroy_stream)(StreamHandle) = nullptr;
   Status (*query_stream)(StreamHandle) = nullptr;
   Status (*create_event)(EventHandle*, unsigned flags) = nullptr;

@@ -36,6 +36,7 @@ std::string fill_cuda(const Library& library, DriverApi& api) {
   r.need(api.host_address, "cuMemHostGetDevicePointer_v2");
   r.need(api.copy_in, "cuMemcpyHtoDAsync_v2");
   r.need(api.create_stream, "cuStreamCreate");
+  r.want(api.create_stream_with_priority, "cuStreamCreateWithPriority");
   r.need(api.destroy_stream, "cuStreamDestroy_v2");
   r.need(api.query_stream, "cuStreamQuery");
   r.need(api.create_event, "cuEventCreate");

@@ -77,10 +77,15 @@ HostBlock::~HostBlock() {
   if (host_ && context_->enter_to_free()) context_->api().free_host(host_);
 }
 
-Stream make_stream(const Context& context) {
+Stream make_stream(const Context& context, bool first) {
+  constexpr int kFirst = -1;
+  const DriverApi& api = context.api();
   context.enter();
   StreamHandle handle = nullptr;
-  context.driver().check(context.api().create_stream(&handle, context.api().stream_flags), "make a stream");
+  context.driver().check(first && api.create_stream_with_priority
+                             ? api.create_stream_with_priority(&handle, api.stream_flags, kFirst)
+                             : api.create_stream(&handle, api.stream_flags),
+                         "make a stream");
   return {context, handle};
 }
 

@@ -133,7 +133,8 @@ using Event = Owned<EventHandle, &DriverApi::destroy_event>;
 using Module = Owned<ModuleHandle, &DriverApi::unload_module>;
 using GraphExec = Owned<GraphExecHandle, &DriverApi::destroy_graph_exec>;
 
-Stream make_stream(const Context& context);
+/// `first`: where the driver can, its work goes before that of other streams.
+Stream make_stream(const Context& context, bool first = false);
 Event make_event(const Context& context);
 /// Throws Error(device_code) when the image is not for this device.
 Module load_module(const Context& context, const std::string& name, const void* image);

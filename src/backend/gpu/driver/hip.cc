@@ -38,6 +38,7 @@ std::string fill_hip(const Library& library, DriverApi& api) {
   r.need(api.host_address, "hipHostGetDevicePointer");
   r.need(api.copy_in, "hipMemcpyHtoDAsync");
   r.need(api.create_stream, "hipStreamCreateWithFlags");
+  r.want(api.create_stream_with_priority, "hipStreamCreateWithPriority");
   r.need(api.destroy_stream, "hipStreamDestroy");
   r.need(api.query_stream, "hipStreamQuery");
   r.need(api.create_event, "hipEventCreateWithFlags");

@@ -247,6 +247,14 @@ TEST_P(GpuDeviceTest, ReportsOfLongAgoAreRefusedNotInvented) {
   }
 }
 
+TEST(Queues, FramesGoBeforeTheCodecWhereTheDriverCan) {
+  for (const Face face : {Face::cuda, Face::hip, Face::hip5}) {
+    const Standin driver(face);
+    const std::unique_ptr<Backend> device = make_gpu_backend(driver.options());
+    EXPECT_EQ(driver.count("urgent"), face == Face::hip5 ? 0u : 1u);
+  }
+}
+
 /// What the driver was asked while `frames` frames were spoken.
 struct Asked {
   unsigned long queries, copies, modules, allocations;
