@@ -51,6 +51,23 @@ TEST(TestModel, IsAWholeModelAndGoesAway) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+/// What two sound devices differ by is rounding, here fused and single multiply-adds: the codec must not make
+/// it large, or the self-test would call a device faulty that is not.
+TEST(TestModel, ItsCodecKeepsRoundingSmall) {
+  const skald::test::TempDir scratch;
+  const TestModel model(scratch.path());
+  for (const std::string& target : backend::cpu_targets()) {
+    CompareOptions o;
+    o.model = model.path();
+    o.a.threads = o.b.threads = 1;
+    o.b.device = "cpu:" + target;
+    o.lengths = {1}, o.frames = 0, o.codec_frames = SelfTestOptions{}.codec_frames;
+    const CompareReport r = run_compare(o);
+    EXPECT_LT(r.waveform_difference, 1e-5) << target;
+    EXPECT_GT(r.waveform_rms, 0.05) << "a silent codec shows nothing";
+  }
+}
+
 TEST(SelfTest, ASoundDevicePasses) {
   const TempDir scratch;
   std::vector<std::string> stages;
