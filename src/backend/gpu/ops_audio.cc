@@ -1,13 +1,13 @@
 // conv, conv_transposed and depthwise.
 #include <algorithm>
 
-#include "backend/gpu/products.h"
+#include "backend/gpu/binder.h"
 #include "backend/gpu/recorder.h"
 
 namespace skald::backend::gpu {
 namespace {
 
-/// What both dense convolutions are: a product over staged rows.
+/// What both dense convolutions are: tiles of a product over staged rows.
 struct Convolution {
   const Buffer &x, &state, &out;
   const Snake& snake;
@@ -17,41 +17,78 @@ struct Convolution {
   MatrixArgs matrix{};
 };
 
-constexpr int kBlock = 256;
+// As in kernels/conv.cuh.
+constexpr int kBlock = 256, kUnit = 8, kParts = 8, kTileOutputs = 32;
+constexpr int round_up(int inputs) { return (inputs + kUnit - 1) / kUnit * kUnit; }
 
-/// Brings the rows of a convolution together: behind the carried ones, after the snake. The product's last
-/// blocks renew the state from what was staged.
-void stage_rows(const Binder& b, const Convolution& c, ProductArgs& args, std::vector<Launch>& launches) {
-  const int width = c.x.width;
-  const int64_t lane_rows = int64_t{c.history} + c.lanes.rows, elements = c.lanes.lanes * lane_rows * width;
-  StageArgs stage{};
-  stage.lanes = args.lanes;
-  const Rows<float> x = b.rows(c.x, c.lanes.total(), width, "x");
-  stage.x = x.data, stage.x_stride = x.stride;
-  stage.alpha = b.vector(c.snake.alpha), stage.inverse_beta = b.vector(c.snake.inverse_beta);
-  stage.out = b.scratch<float>(elements);
-  stage.history = c.history, stage.width = width;
-  if (c.history > 0) {
-    const Rows<float> state = b.rows(c.state, c.history, width, "state");
-    stage.state = state.data, stage.state_stride = state.stride;
-    const int64_t carried = int64_t{c.lanes.lanes} * c.history * width;
-    args.carry = {
-        stage.out, state.data, state.stride,
-        c.history, width,      static_cast<int>(std::clamp<int64_t>((carried + kBlock - 1) / kBlock, 1, 32))};
-  }
-  launches.push_back(Launch::make("stage", (elements + kBlock - 1) / kBlock, kBlock, stage));
-  args.x = {stage.out, lane_rows * width, width, int64_t{c.dilation} * width};
+/// How a convolution is cut: a block makes 8 `rows` rows by 32 outputs.
+struct Tiling {
+  int rows;
+  const char* kernel;
+  int shared;  ///< floats: 8 warps with a step of `rows` x 8 x 8 inputs and its weights each, see conv.cuh
+};
+constexpr Tiling kTilings[] = {
+    {1, "conv_8", 8 * 4 * (64 + 272)},
+    {2, "conv_16", 8 * 2 * (128 + 272)},
+    {4, "conv_32", 8 * 2 * (256 + 272)},
+    {8, "conv_64", 8 * (512 + 272)},
+};
+
+/// The tiling that is done first: a block's time grows with its rows, and where there are more blocks than
+/// compute units some wait. No result depends on it.
+const Tiling& choose_tiling(const Binder& b, int64_t rows, int64_t columns) {
+  const auto time = [&](const Tiling& t) {
+    constexpr int kFixed = 2;  // weights and beginnings, in rows
+    const int64_t blocks = (rows + 8 * t.rows - 1) / (8 * t.rows) * columns;
+    const int64_t units = b.target().traits().compute_units;
+    return (blocks + units - 1) / units * (t.rows + kFixed);
+  };
+  return *std::min_element(std::begin(kTilings), std::end(kTilings),
+                           [&](const Tiling& a, const Tiling& other) { return time(a) < time(other); });
 }
 
+/// Brings the rows of a convolution together: behind the carried ones, after the snake.
+Launch stage_launch(const Binder& b, const Convolution& c, const LaneArgs& lanes, float* out, int64_t rows) {
+  StageArgs stage{};
+  stage.lanes = lanes;
+  const Rows<float> x = b.rows(c.x, c.lanes.total(), c.x.width, "x");
+  stage.x = x.data, stage.x_stride = x.stride;
+  stage.alpha = b.vector(c.snake.alpha), stage.inverse_beta = b.vector(c.snake.inverse_beta);
+  stage.out = out;
+  stage.history = c.history, stage.width = c.x.width;
+  if (c.history > 0) {
+    const Rows<float> state = b.rows(c.state, c.history, c.x.width, "state");
+    stage.state = state.data, stage.state_stride = state.stride;
+  }
+  constexpr int kElements = 4 * kBlock;  // of one block
+  return Launch::make("stage", (rows * round_up(c.x.width) + kElements - 1) / kElements, kBlock, stage);
+}
+
+/// Staged rows, then tiles; blocks behind them renew the state from what was staged.
 std::vector<Launch> convolution(const Binder& b, const Convolution& c, const EpilogueArgs& to) {
-  std::vector<Launch> launches;
-  ProductArgs args{};
+  const int width = c.x.width, units = round_up(width) / kUnit;
+  const int64_t rows = int64_t{c.lanes.lanes} * (c.history + c.lanes.rows);
+  ConvArgs args{};
   args.lanes = b.lanes(c.lanes, c.history > 0 ? c.state.rows / c.history : kAnySlots);
-  args.x = b.input(c.x, c.lanes);
-  args.to = to;
-  if (c.history > 0 || c.snake.alpha || may_overlap(c.x, c.out)) stage_rows(b, c, args, launches);
-  launches.push_back(product_launch(b, args, {c.matrix}, kElementF32));
-  return launches;
+  float* const staged = b.scratch<float>(rows * units * kUnit);
+  args.x = staged, args.unit_stride = rows * kUnit;
+  args.matrix = c.matrix, args.to = to;
+  args.tap_inverse =
+      ((uint64_t{1} << 32) + static_cast<uint64_t>(c.matrix.taps) - 1) / static_cast<uint64_t>(c.matrix.taps);
+  args.history = c.history, args.dilation = c.dilation;
+  args.units = units * c.matrix.taps, args.part_units = (args.units + kParts - 1) / kParts;
+  if (c.history > 0) {
+    const Rows<float> state = b.rows(c.state, c.history, width, "state");
+    const int64_t carried = int64_t{c.lanes.lanes} * c.history * width;
+    args.carry = {state.data, state.stride, width,
+                  static_cast<int>(std::clamp<int64_t>((carried + kBlock - 1) / kBlock, 1, 32))};
+  }
+  const int64_t columns = int64_t{(c.matrix.outputs + kTileOutputs - 1) / kTileOutputs} * c.matrix.phases;
+  const Tiling& tiling = choose_tiling(b, c.lanes.total(), columns);
+  args.tiles = static_cast<int>((c.lanes.total() + 8 * tiling.rows - 1) / (8 * tiling.rows) * columns);
+  return {stage_launch(b, c, args.lanes, staged, rows),
+          Launch::make(tiling.kernel, args.tiles + args.carry.blocks, kBlock, args,
+                       static_cast<size_t>(tiling.shared) * sizeof(float))};
 }
 
 std::vector<Launch> conv_launches(const Binder& b, const Conv& a) {

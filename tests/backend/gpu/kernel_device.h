@@ -56,6 +56,8 @@ class KernelDevice final : public Backend, public LaunchTarget {
   uint64_t fault_word() const override { return fault_; }
   HostRingArgs host_ring() const override { return ring_; }
 
+  /// For what is recorded from now on.
+  void set_compute_units(int units) { traits_.compute_units = units; }
   /// From now on publish_frame reports to a ring of `depth` entries for `slots` slots.
   void listen(int slots, int depth, int groups);
   /// Entry `index` of a slot in that ring.

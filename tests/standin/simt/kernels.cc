@@ -3,6 +3,7 @@
 // Before the kernels: they are compiled as they are.
 #include "backend/gpu/kernels/attention.cuh"
 #include "backend/gpu/kernels/audio.cuh"
+#include "backend/gpu/kernels/conv.cuh"
 #include "backend/gpu/kernels/encode.cuh"
 #include "backend/gpu/kernels/kernels.h"
 #include "backend/gpu/kernels/matrix.cuh"
@@ -13,5 +14,5 @@
 #define ENTRY(name) SIMT_KERNEL(name),
 extern "C" __attribute__((visibility("default"))) const simt_kernel simt_kernels[] = {
     SKALD_PRODUCT_KERNELS(ENTRY) SKALD_ATTENTION_KERNELS(ENTRY) SKALD_ROWS_KERNELS(ENTRY)
-        SKALD_SAMPLE_KERNELS(ENTRY) SKALD_AUDIO_KERNELS(ENTRY) SKALD_ENCODE_KERNELS(ENTRY)
-            SKALD_MATRIX_KERNELS(ENTRY){nullptr, 0, nullptr}};
+        SKALD_SAMPLE_KERNELS(ENTRY) SKALD_AUDIO_KERNELS(ENTRY) SKALD_CONV_KERNELS(ENTRY)
+            SKALD_ENCODE_KERNELS(ENTRY) SKALD_MATRIX_KERNELS(ENTRY){nullptr, 0, nullptr}};

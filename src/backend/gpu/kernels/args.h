@@ -303,15 +303,34 @@ struct PublishArgs {
   int capacity, ring_frames, groups;
 };
 
-/// stage: the input rows of a convolution behind the rows carried from before, the new ones after the snake.
+/// stage: the input rows of a convolution behind the rows carried from before, the new ones after the snake;
+/// in the order of conv.cuh.
 struct StageArgs {
   LaneArgs lanes;
   const float* x;
   const float* state;  ///< [slots * history]
   const float *alpha, *inverse_beta;
-  float* out;  ///< [lanes][history + rows][width] without gaps
+  float* out;
   kp_i64 x_stride, state_stride;
   int history, width;
+};
+
+/// conv_*: a convolution of staged rows.
+struct ConvArgs {
+  LaneArgs lanes;
+  const float* x;      ///< from `stage`
+  kp_i64 unit_stride;  ///< floats of one unit
+  kp_u64 tap_inverse;  ///< 2^32 / taps, rounded up
+  MatrixArgs matrix;   ///< f32
+  EpilogueArgs to;
+  int history, dilation;
+  int units, part_units;
+  int tiles;  ///< blocks that make tiles; those behind them renew the state
+  struct {
+    float* state;  ///< slot s: state + s * history * stride
+    kp_i64 stride;
+    int width, blocks;
+  } carry;
 };
 
 /// depthwise

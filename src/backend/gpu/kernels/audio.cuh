@@ -1,26 +1,6 @@
-// What convolutions need besides the product: staging of their input, and depthwise ones.
+// Depthwise convolutions.
 #pragma once
 #include "backend/gpu/kernels/common.cuh"
-
-/// Thread: one element of the staged rows. Block b: elements from 256 b of [lanes][history + rows][width].
-extern "C" __global__ void KP_BOUNDS(256) stage(StageArgs a) {
-  kp_launch_dependents();
-  kp_wait_previous();
-  const kp_i64 at = (kp_i64)kp_bid() * 256 + kp_tid();
-  const int whole = a.history + a.lanes.rows;
-  const int staged = (int)(at / a.width), column = (int)(at - (kp_i64)staged * a.width),
-            lane = staged / whole;
-  if (lane >= a.lanes.lanes) return;
-  const int r = staged - lane * whole - a.history;
-  const Lane l = read_lane(a.lanes, lane);
-  if (r >= l.rows || l.rows == 0) return;
-  if (r < 0) {
-    a.out[at] = a.state[((kp_i64)l.slot * a.history + a.history + r) * a.state_stride + column];
-    return;
-  }
-  const float x = a.x[((kp_i64)lane * a.lanes.rows + r) * a.x_stride + column];
-  a.out[at] = a.alpha ? kp_snake(x, a.alpha[column], a.inverse_beta[column]) : x;
-}
 
 /// One channel of one lane a thread, which alone touches its state.
 extern "C" __global__ void KP_BOUNDS(64) depthwise(DepthwiseArgs a) {

@@ -29,7 +29,8 @@ struct KernelModule {
 // clang-format on
 #define SKALD_ROWS_KERNELS(X) X(gather_sum) X(store_rows) X(copy_rows) X(advance) X(publish_frame)
 #define SKALD_SAMPLE_KERNELS(X) X(sample) X(sample_feed)
-#define SKALD_AUDIO_KERNELS(X) X(stage) X(depthwise)
+#define SKALD_AUDIO_KERNELS(X) X(depthwise)
+#define SKALD_CONV_KERNELS(X) X(stage) X(conv_8) X(conv_16) X(conv_32) X(conv_64)
 #define SKALD_MATRIX_KERNELS(X) X(split_rows) X(product_matrix_1) X(product_matrix_2) X(product_matrix_4)
 #define SKALD_ENCODE_KERNELS(X) \
   X(stage_padded) X(renew_state) X(log_mel) X(statistics) X(scale_rows) X(nearest_code)
@@ -41,6 +42,7 @@ inline constexpr std::string_view kAttention[] = {SKALD_ATTENTION_KERNELS(SKALD_
 inline constexpr std::string_view kRows[] = {SKALD_ROWS_KERNELS(SKALD_NAME)};
 inline constexpr std::string_view kSample[] = {SKALD_SAMPLE_KERNELS(SKALD_NAME)};
 inline constexpr std::string_view kAudio[] = {SKALD_AUDIO_KERNELS(SKALD_NAME)};
+inline constexpr std::string_view kConv[] = {SKALD_CONV_KERNELS(SKALD_NAME)};
 inline constexpr std::string_view kMatrix[] = {SKALD_MATRIX_KERNELS(SKALD_NAME)};
 inline constexpr std::string_view kEncode[] = {SKALD_ENCODE_KERNELS(SKALD_NAME)};
 #undef SKALD_NAME
@@ -52,6 +54,7 @@ inline constexpr KernelModule kKernelModules[] = {
     {"rows", "backend/gpu/kernels/rows.cuh", modules::kRows},
     {"sample", "backend/gpu/kernels/sample.cuh", modules::kSample},
     {"audio", "backend/gpu/kernels/audio.cuh", modules::kAudio},
+    {"conv", "backend/gpu/kernels/conv.cuh", modules::kConv},
     {"encode", "backend/gpu/kernels/encode.cuh", modules::kEncode},
     {"matrix", "backend/gpu/kernels/matrix.cuh", modules::kMatrix},
 };
