@@ -14,8 +14,7 @@ KP_DEV void report(const LaneArgs& a, int code, int value) {
 /// What says whether a lane takes part, as it is read: each load waits for the one before. A kernel that has
 /// other work to do meanwhile asks in two steps.
 struct LaneState {
-  int slot, gate;
-  kp_i64 units;
+  int slot, gate, units;  ///< units: -1 where the lanes have no count
 };
 KP_DEV int ask_slot(const LaneArgs& a, int lane) { return a.slot[(kp_i64)lane * a.slot_stride]; }
 KP_DEV LaneState ask_state(const LaneArgs& a, int lane, int slot) {
@@ -32,12 +31,11 @@ KP_DEV int counted_rows(const LaneArgs& a, const LaneState& s) {
   }
   if (s.gate != 1) return 0;
   if (!a.count) return a.rows;
-  const kp_i64 stride = a.stride > 1 ? a.stride : 1;
-  if (s.units < 0 || s.units * a.rate > a.rows * stride) {
-    report(a, kFaultCount, (int)s.units);
+  const kp_i64 stride = a.stride > 1 ? a.stride : 1, units = (kp_i64)s.units * a.rate;
+  if (s.units < 0 || units > a.rows * stride) {
+    report(a, kFaultCount, s.units);
     return 0;
   }
-  const kp_i64 units = s.units * a.rate;
   return stride == 1 ? (int)units : (int)((units + stride - 1) / stride);
 }
 

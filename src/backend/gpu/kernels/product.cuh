@@ -283,6 +283,11 @@ KP_DEV void fetch_weights(const Panel* p, int from, int to, Queue& queue) {
   }
 }
 
+/// With so many groups ahead registers are worth more than the time that a norm's weights take: a product of
+/// that many inputs rarely has one.
+template <int kAhead>
+constexpr bool kLateNorm = kAhead > 8;
+
 /// The inputs of the first groups.
 template <int kKind, int kRows, int kAhead, bool kTaps>
 KP_DEV void fetch_inputs(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
@@ -290,7 +295,16 @@ KP_DEV void fetch_inputs(const ProductArgs& a, const Panel* p, int inputs, int f
   KP_UNROLL
   for (int i = 0; i < kAhead; ++i)
     if (from + i < to)
-      load_inputs<kKind, kRows, kTaps>(f.row, a.x.tap_stride, p[0], a.norm.weight, inputs, from + i, f.in[i]);
+      load_inputs<kKind, kRows, kTaps>(f.row, a.x.tap_stride, p[0],
+                                       kLateNorm<kAhead> ? (const float*)0 : a.norm.weight, inputs, from + i,
+                                       f.in[i]);
+}
+
+template <int kKind, int kRows>
+KP_DEV void load_norm(const float* norm, int inputs, int g, Inputs<kRows>& to) {
+  const int first = first_input<kKind>({0, g});
+  KP_UNROLL
+  for (int i = 0; i < lane_inputs<kKind>(); ++i) to.norm[i] = first + i < inputs ? norm[first + i] : 1.0f;
 }
 
 /// Adds group g, whose weights are place i of the queue.
@@ -307,17 +321,18 @@ KP_DEV void accumulate_group(const ProductArgs& a, const Panel* p, int g, int i,
 /// the inputs to `squares`: kAhead at a time.
 template <int kAt, int kKind, int kRows, int kAhead, bool kPair, class Queue>
 struct Batch {
-  static KP_METHOD void add(const ProductArgs& a, const Panel* p, int from, int to, Queue& queue,
+  static KP_METHOD void add(const ProductArgs& a, const Panel* p, int inputs, int from, int to, Queue& queue,
                             Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs], float* squares) {
     if (from + kAt >= to) return;
     queue.template await<kAhead - 1 - kAt>();
+    if (kLateNorm<kAhead> && a.norm.weight) load_norm<kKind>(a.norm.weight, inputs, from + kAt, f.in[kAt]);
     accumulate_group<kKind, kRows, kPair>(a, p, from + kAt, kAt, queue, f.in[kAt], acc, squares);
-    Batch<kAt + 1, kKind, kRows, kAhead, kPair, Queue>::add(a, p, from, to, queue, f, acc, squares);
+    Batch<kAt + 1, kKind, kRows, kAhead, kPair, Queue>::add(a, p, inputs, from, to, queue, f, acc, squares);
   }
 };
 template <int kKind, int kRows, int kAhead, bool kPair, class Queue>
 struct Batch<kAhead, kKind, kRows, kAhead, kPair, Queue> {
-  static KP_METHOD void add(const ProductArgs&, const Panel*, int, int, Queue&, Flow<kRows, kAhead>&,
+  static KP_METHOD void add(const ProductArgs&, const Panel*, int, int, int, Queue&, Flow<kRows, kAhead>&,
                             float (*)[kRows][kPanelOutputs], float*) {}
 };
 template <int kKind, int kRows, int kAhead, bool kPair, class Queue>
@@ -325,7 +340,7 @@ KP_DEV void accumulate_batches(const ProductArgs& a, const Panel* p, int inputs,
                                Queue& queue, Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs],
                                float* squares) {
   while (true) {
-    Batch<0, kKind, kRows, kAhead, kPair, Queue>::add(a, p, from, to, queue, f, acc, squares);
+    Batch<0, kKind, kRows, kAhead, kPair, Queue>::add(a, p, inputs, from, to, queue, f, acc, squares);
     from += kAhead;
     if (from >= to) return;
     queue.release();
@@ -576,19 +591,20 @@ KP_DEV int count_panels(const ProductArgs& a) {
     const int tile = count == 1 ? 0 : kp_bid() / a.panels;                           \
     product_few<kind, count, ahead, pair>(a, tile, kp_bid() - tile * a.panels, shared); \
   }
-#define PRODUCTS_FEW(type, kind, eight)                       \
-  PRODUCT_FEW(product_##type##_1, kind, 1, 4, false, 4)       \
-  PRODUCT_FEW(product_##type##_1_8, kind, 1, 8, false, eight) \
-  PRODUCT_FEW(product_##type##_1_12, kind, 1, 12, false, 2)   \
-  PRODUCT_FEW(product_##type##_2, kind, 2, 4, false, 3)       \
-  PRODUCT_FEW(product_##type##_4, kind, 4, 4, false, 1)       \
-  PRODUCT_FEW(pair_##type##_1, kind, 1, 4, true, 4)           \
-  PRODUCT_FEW(pair_##type##_1_8, kind, 1, 8, true, 2)         \
-  PRODUCT_FEW(pair_##type##_2, kind, 2, 4, true, 2)           \
+// Residents: as many as are wanted beside what comes before and behind, without spilling.
+#define PRODUCTS_FEW(type, kind, one, eight, twelve, pair_one, pair_eight) \
+  PRODUCT_FEW(product_##type##_1, kind, 1, 4, false, one)                  \
+  PRODUCT_FEW(product_##type##_1_8, kind, 1, 8, false, eight)              \
+  PRODUCT_FEW(product_##type##_1_12, kind, 1, 12, false, twelve)           \
+  PRODUCT_FEW(product_##type##_2, kind, 2, 4, false, 3)                    \
+  PRODUCT_FEW(product_##type##_4, kind, 4, 4, false, 1)                    \
+  PRODUCT_FEW(pair_##type##_1, kind, 1, 4, true, pair_one)                 \
+  PRODUCT_FEW(pair_##type##_1_8, kind, 1, 8, true, pair_eight)             \
+  PRODUCT_FEW(pair_##type##_2, kind, 2, 4, true, 2)                        \
   PRODUCT_FEW(pair_##type##_4, kind, 4, 2, true, 1)
-PRODUCTS_FEW(f32, kElementF32, 2)
-PRODUCTS_FEW(bf16, kElementBf16, 3)
-PRODUCTS_FEW(int8, kElementInt8, 3)
+PRODUCTS_FEW(f32, kElementF32, 5, 3, 3, 4, 3)
+PRODUCTS_FEW(bf16, kElementBf16, 5, 4, 3, 4, 2)
+PRODUCTS_FEW(int8, kElementInt8, 4, 3, 2, 3, 2)
 
 #define PRODUCT_MANY(name, kind)                                                \
   extern "C" __global__ void KP_BOUNDS(256) name(ProductArgs a) {               \

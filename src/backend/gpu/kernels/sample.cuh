@@ -150,21 +150,27 @@ KP_DEV kp_u32 find_among_few(const Draw& d, kp_u32 least, kp_u32 mask) {
     if ((o & mask) == least) s->few[kp_shared_take(&s->listed)] = o;
   }
   kp_barrier();
-  if (kp_tid() < (int)count) {
-    const kp_u32 mine = s->few[kp_tid()];
-    kp_u32 larger = 0, equal = 0, before = 0;
-    for (kp_u32 i = 0; i < count; ++i) {
-      larger += s->few[i] > mine, equal += s->few[i] == mine;
-      before += s->few[i] == mine && (int)i < kp_tid();
-    }
-    if (before == 0 && larger < wanted && wanted <= larger + equal) s->least = mine;
+  // Four lanes count for one candidate: kSampleThreads / 4 of them are all there can be.
+  const kp_u32 own = (kp_u32)kp_tid() / 4, mine = own < count ? s->few[own] : 0;
+  kp_u32 larger = 0, equal = 0, before = 0;
+  for (kp_u32 i = kp_tid() & 3; i < count; i += 4) {
+    const kp_u32 it = s->few[i];
+    larger += it > mine, equal += it == mine, before += it == mine && i < own;
   }
+  KP_UNROLL
+  for (int mask = 1; mask <= 2; mask <<= 1) {
+    larger += kp_shfl_xor_u(larger, mask), equal += kp_shfl_xor_u(equal, mask);
+    before += kp_shfl_xor_u(before, mask);
+  }
+  if ((kp_tid() & 3) == 0 && own < count && before == 0 && larger < wanted && wanted <= larger + equal) s->least = mine;
   kp_barrier();
   return s->least;
 }
 
+KP_DEV void clear_bins(kp_u32* bins) { KP_OWN(i, kBins) bins[i] = 0; }
+
 /// Removes what is smaller than the k-th largest score; ties of that one stay. A radix search, 11 bits a
-/// round, until few candidates are left. The bins lie where top-p has its list.
+/// round, until few candidates are left. The bins, empty at first, lie where top-p has its list.
 KP_DEV void keep_top_k(const Draw& d, int k) {
   if (k <= 0 || k >= d.n) return;
   SampleShared* s = d.shared;
@@ -173,7 +179,7 @@ KP_DEV void keep_top_k(const Draw& d, int k) {
   if (kp_tid() == 0) s->remaining = (kp_u32)k;
   for (int shift = 21; shift >= -1; shift -= 11) {
     const int down = kp_max_i(shift, 0);  // the last round has 10 bits of its own
-    KP_OWN(i, kBins) bins[i] = 0;
+    if (mask != 0) clear_bins(bins);  // they were for the first round
     kp_barrier();
     KP_OWN(i, d.n) {
       const kp_u32 o = ordered(d.score[i]);
@@ -304,7 +310,6 @@ KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, c
 /// The drawn or forced id; -1 when a logit is not finite.
 KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, int lane, const Lane& l,
                 int drawn, int forced) {
-  load_logits(d, a.logits + lane * a.logits_stride);
   const SamplerSettingsArgs& mine = a.group == 0 ? s.talker : s.predictor;
   restrict_ids(a, d, mine, a.seen ? a.seen + l.slot * a.seen_stride : (const kp_u8*)0,
                a.group == 0 && drawn < mine.min_new_tokens);
@@ -325,12 +330,24 @@ KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, i
   return pick(a, d, s, s.recorded_noise ? a.noise + l.slot * a.noise_stride : (const float*)0, (kp_u32)drawn);
 }
 
-/// One lane a block.
+/// What needs nothing of the launch before.
+KP_DEV void prepare_draw(kp_u64* list, SampleShared& shared) {
+  if (kp_tid() == 0) shared.bad = 0;
+  clear_bins((kp_u32*)list);
+  kp_barrier();
+}
+
+/// One lane a block, after prepare_draw().
 KP_DEV void draw_lane(const SampleArgs& a, int lane, kp_u64* list, SampleShared& shared) {
+  int size = kBins / 2;
+  while (size < a.vocabulary) size <<= 1;
+  const Draw d = {(float*)(list + size), list, &shared, a.vocabulary};
+  const int slot = ask_slot(a.lanes, lane), some = kp_min_i(kp_max_i(slot, 0), a.lanes.slots - 1);
+  load_logits(d, a.logits + lane * a.logits_stride);
+  const int forced = a.forced[some * a.forced_stride + a.group];
+  const SlotSettingsArgs& s = *(const SlotSettingsArgs*)(a.settings + some * a.settings_stride);
   const Lane l = read_lane(a.lanes, lane);
   if (l.rows == 0) return;
-  const SlotSettingsArgs& s = *(const SlotSettingsArgs*)(a.settings + l.slot * a.settings_stride);
-  const int forced = a.forced[l.slot * a.forced_stride + a.group];
   int* drawn = a.sampled.data + (kp_i64)l.slot * a.sampled.stride;
   if (forced >= a.vocabulary || (s.recorded_noise && !a.noise)) {
     if (forced >= a.vocabulary)
@@ -339,9 +356,6 @@ KP_DEV void draw_lane(const SampleArgs& a, int lane, kp_u64* list, SampleShared&
       report(a.lanes, kFaultNoise, l.slot);
     return;
   }
-  int size = kBins / 2;
-  while (size < a.vocabulary) size <<= 1;
-  const Draw d = {(float*)(list + size), list, &shared, a.vocabulary};
   const int id = draw(a, d, s, lane, l, *drawn, forced);
   kp_barrier();  // all have read what thread 0 is about to change
   if (kp_tid() != 0) return;
@@ -362,8 +376,7 @@ extern "C" __global__ void KP_BOUNDS(256) sample(SampleArgs a) {
   __shared__ SampleShared shared;
   KP_DYN_SHARED(kp_u64, list);
   kp_launch_dependents();
-  if (kp_tid() == 0) shared.bad = 0;
-  kp_barrier();
+  prepare_draw(list, shared);
   kp_wait_previous();
   draw_lane(a, kp_bid(), list, shared);
 }
@@ -373,8 +386,7 @@ extern "C" __global__ void KP_BOUNDS(256) sample_feed(SampleFeedArgs a) {
   __shared__ SampleShared shared;
   KP_DYN_SHARED(kp_u64, list);
   kp_launch_dependents();
-  if (kp_tid() == 0) shared.bad = 0;
-  kp_barrier();
+  prepare_draw(list, shared);
   kp_wait_previous();
   draw_lane(a.sample, kp_bid(), list, shared);
   kp_barrier();  // code and status are there
