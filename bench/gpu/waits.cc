@@ -42,7 +42,7 @@ class Waits {
         health_(context_, open.info.id, 20000),
         kernels_(context_, code, open.info.architecture),
         words_(context_, "words", 4096),
-        queue_(context_, health_, kernels_, "waits", words_.as<int>(), words_.address()),
+        queue_(context_, health_, kernels_, "waits", true, words_.as<int>(), words_.address()),
         runs_(runs) {
     queue_.await(queue_.mark());
   }
