@@ -165,14 +165,15 @@ struct GpuFacts {
   std::string id;            ///< "hip:0"
   std::string name;          ///< "AMD Radeon RX 7900 XTX"
   std::string architecture;  ///< "gfx1100"
-  std::string uuid;          ///< empty where the driver has none
+  std::string uuid;          ///< empty where the driver has none of its own
+  std::string bus_id;        ///< "0000:03:00.0"; empty where the driver does not tell
   std::string driver;        ///< version of driver and runtime
 };
 
 struct EngineOptions {
   /// "cpu"; "auto": the best discrete GPU that can be used, else the CPU, said in ModelInfo; or a GPU that
-  /// must be usable: "gpu", "hip", "cuda", "hip:0", "cuda:1", a UUID, an architecture ("gfx1100") or a full
-  /// name.
+  /// must be usable: "gpu", "hip", "cuda", "hip:0", "cuda:1", a UUID, a PCI bus id ("0000:03:00.0"), an
+  /// architecture ("gfx1100") or a full name.
   std::string device = "cpu";
   int32_t threads = 0;     ///< 0 = what the process may use
   std::string cpu_target;  ///< SIMD target to force; empty = best

@@ -26,15 +26,20 @@ void add_engine_options(CLI::App& app, RequestOptions& o) {
   add_whole_number(
       app, "--threads", 1, 1024, [&o](int32_t v) { o.threads = v; },
       "Threads to compute with; else $SKALD_THREADS, else what the process may use", kGroup);
-  add_name(app, "--device", "NAME", o.engine.device,
-           "Device to compute on: cpu (default), auto, gpu, hip:0, cuda:0, gfx1100, a UUID or a name",
-           kGroup);
+  add_name(
+      app, "--device", "NAME", o.engine.device,
+      "Device to compute on: cpu (default), auto, gpu, hip:0, cuda:0, gfx1100, a UUID, a PCI bus id or a "
+      "name",
+      kGroup);
   add_name(app, "--cpu-target", "NAME", o.engine.cpu_target,
            "SIMD target to force; `skald --version` lists them", kGroup);
   add_name(app, "--weights", "TYPE", o.engine.weights,
            "Hold the language model's matrices as f32, bf16 or int8; default: as the files are", kGroup);
   add_name(app, "--compute", "MODE", o.engine.compute,
            "exact (default), or fast: products of 16-bit integers, less than 1e-3 off", kGroup);
+  add_whole_number(
+      app, "--gpu-deadline", 1, 3600, [&o](int32_t v) { o.engine.gpu_deadline_ms = 1000 * v; },
+      "Seconds without progress after which a GPU counts as standing still (default 20)", kGroup);
   add_whole_number(
       app, "--cache-capacity", engine::kLeastCacheCapacity, kModelLimit,
       [&o](int32_t v) { o.engine.cache_capacity = v; },

@@ -27,7 +27,8 @@ struct RequestOptions {
   std::optional<int32_t> threads;  ///< --threads, else SKALD_THREADS
 };
 
-/// Adds --model, --threads, --device, --cpu-target, --weights, --compute and --cache-capacity.
+/// Adds --model, --threads, --device, --cpu-target, --weights, --compute, --gpu-deadline and
+/// --cache-capacity.
 void add_engine_options(CLI::App& app, RequestOptions& options);
 /// Adds the options of the text, the voice and the prompt.
 void add_request_options(CLI::App& app, RequestOptions& options);

@@ -168,7 +168,7 @@ class Serve : public Command {
     options_.end_on_fault = true;
     options_.engine.on_gpu = [&identity, next = options_.engine.on_gpu](const GpuFacts& gpu) {
       if (next) next(gpu);
-      identity = gpu.uuid;
+      identity = gpu.uuid.empty() ? gpu.bus_id : gpu.uuid;
     };
   }
 

@@ -121,7 +121,7 @@ const backend::GpuInfo* chosen_gpu(const backend::GpuList& gpus, const std::stri
   for (const backend::GpuInfo& d : gpus.devices) {
     const bool meant = wanted == "gpu" || ((wanted == "auto" || wanted == "discrete") && !d.integrated) ||
                        wanted == (d.nvidia ? "cuda" : "hip") || wanted == d.id || wanted == lower(d.uuid) ||
-                       wanted == lower(d.architecture) || wanted == lower(d.name);
+                       wanted == d.bus_id || wanted == lower(d.architecture) || wanted == lower(d.name);
     if (meant) return d.problem.empty() ? &d : nullptr;
   }
   return nullptr;

@@ -86,7 +86,7 @@ OpenedDevice open_device(const EngineOptions& o) {
   try {
     backend::GpuInfo gpu;
     OpenedDevice opened{.device = backend::make_gpu_backend(gpu_options(o), &gpu), .cpu = false, .notes = {}};
-    if (o.on_gpu) o.on_gpu({gpu.id, gpu.name, gpu.architecture, gpu.uuid, gpu.driver});
+    if (o.on_gpu) o.on_gpu({gpu.id, gpu.name, gpu.architecture, gpu.uuid, gpu.bus_id, gpu.driver});
     return opened;
   } catch (const Error& e) {
     if (o.device != "auto") throw;

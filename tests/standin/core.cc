@@ -56,6 +56,8 @@ void parse_devices(const std::string& text) {
     d.integrated = fields.size() > 2 && fields[2] == "i";
     d.warp = fields.size() > 3 ? std::stoi(fields[3]) : d.architecture.rfind("gfx9", 0) == 0 ? 64 : 32;
     d.compute_units = d.integrated ? 1 : 2;
+    d.serial = fields.size() > 4 ? static_cast<unsigned>(std::stoul(fields[4], nullptr, 16))
+                                 : static_cast<unsigned>(w.devices.size());
     w.devices.push_back(d);
   }
 }
@@ -85,6 +87,8 @@ void parse_faults(const std::string& text) {
       f.nofunc = value;
     else if (name == "newest")
       f.newest = true;
+    else if (name == "nouuid")
+      f.nouuid = true;
     else if (name == "crash@init")
       f.crash_init = true;
     else if (name == "hang@init")
@@ -104,6 +108,13 @@ std::string variable(const char* suffix, const char* otherwise) {
   return value ? value : otherwise;
 }
 
+std::string first_line(const std::string& file) {
+  std::ifstream in(file);
+  std::string text;
+  std::getline(in, text);
+  return text;
+}
+
 /// "@FILE": the faults are those that the file holds now, and counts begin anew whenever it changes.
 void follow_file() {
   World& w = world();
@@ -112,10 +123,7 @@ void follow_file() {
   const int64_t stamp = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
   if (stamp == w.fault_stamp) return;
   w.fault_stamp = stamp;
-  std::ifstream in(w.fault_file);
-  std::string text;
-  std::getline(in, text);
-  parse_faults(text);
+  parse_faults(first_line(w.fault_file));
   w.counts.clear();
 }
 
@@ -123,7 +131,8 @@ void configure_once() {
   World& w = world();
   if (w.configured) return follow_file();
   w.configured = true;
-  parse_devices(variable("_DEVICES", kDefaultDevices));
+  const std::string devices = variable("_DEVICES", kDefaultDevices);
+  parse_devices(devices.starts_with('@') ? first_line(devices.substr(1)) : devices);
   const std::string faults = variable("_FAULTS", "");
   if (!faults.starts_with('@')) return parse_faults(faults);
   w.fault_file = faults.substr(1);
@@ -271,6 +280,19 @@ const Properties* device(int index) {
   configure_once();
   const auto& all = world().devices;
   return index < 0 || index >= static_cast<int>(all.size()) ? nullptr : &all[static_cast<size_t>(index)];
+}
+
+bool has_uuid() {
+  const std::lock_guard lock(world().mutex);
+  configure_once();
+  return !world().faults.nouuid;
+}
+
+int bus_id(char* to, int bytes, int index) {
+  const Properties* p = device(index);
+  if (!p) return kInvalidDevice;
+  std::snprintf(to, static_cast<size_t>(bytes), "0000:%02x:00.0", p->serial);
+  return kOk;
 }
 
 int set_device(int index) {

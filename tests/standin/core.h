@@ -9,8 +9,10 @@
 // STANDIN_HIP or STANDIN_CUDA), and standin_configure() at any time. FAULTS may be "@FILE", whose first line
 // is followed whenever it changes.
 //
-//   DEVICES  "gfx1100:24576:d,gfx1036:512:i"    architecture : MiB : d(iscrete) or i(ntegrated) [: warp]; ""
-//   = none FAULTS   ';' between them; N counts from the moment of configuration:
+//   DEVICES  "gfx1100:24576:d,gfx1036:512:i"    architecture : MiB : d(iscrete) or i(ntegrated) [: warp
+//            [: serial]]; "" = none. The serial number (hex; else the device's place) is in UUID and bus id.
+//            May be "@FILE", read once.
+//   FAULTS   ';' between them; N counts from the moment of configuration:
 //     lost@launch=N    the Nth launch runs, then nothing on its stream ever starts or completes again
 //     blind@launch=N   from the Nth launch on, its stream works but never tells that anything is complete
 //     hang@launch=N    as lost, and the launch itself never runs
@@ -23,6 +25,7 @@
 //     rtcabort=ARCH, rtchang=ARCH   in the run-time compiler
 //     skew=EPS:KERNEL  what that kernel changes in f32 buffers is multiplied by 1 + EPS
 //     slow=MICROSECONDS   before every launch
+//     nouuid           UUIDs are zeros
 //     newest           of several streams with work, the one whose work came last goes first
 #pragma once
 
@@ -60,6 +63,7 @@ struct Properties {
   size_t memory = 0;
   bool integrated = false;
   int warp = 32, compute_units = 0;
+  unsigned serial = 0;
 };
 
 /// Set by each face.
@@ -70,6 +74,10 @@ int init();
 int device_count(int* count);
 /// Null when there is no such device.
 const Properties* device(int index);
+/// Whether devices tell UUIDs of their own.
+bool has_uuid();
+/// "0000:03:00.0" of the device with serial number 3.
+int bus_id(char* to, int bytes, int index);
 int set_device(int index);
 int current_device();
 int memory_info(size_t* free, size_t* total);

@@ -51,9 +51,13 @@ STANDIN_API int cuDeviceGetAttribute(int* value, int attribute, int index) {
   return kOk;
 }
 STANDIN_API int cuDeviceGetUuid_v2(unsigned char* to, int index) {
-  for (int i = 0; i < 16; ++i) to[i] = static_cast<unsigned char>(0x80 + 16 * index + i);
+  const Properties* p = device(index);
+  if (!p) return kInvalidDevice;
+  for (unsigned i = 0; i < 16; ++i)
+    to[i] = static_cast<unsigned char>(has_uuid() ? 0x80 + 16 * p->serial + i : 0);
   return kOk;
 }
+STANDIN_API int cuDeviceGetPCIBusId(char* to, int bytes, int index) { return bus_id(to, bytes, index); }
 STANDIN_API int cuDevicePrimaryCtxRetain(void** context, int index) {
   if (!device(index)) return kInvalidDevice;
   *context = reinterpret_cast<void*>(static_cast<intptr_t>(index) + 1);

@@ -55,11 +55,14 @@ STANDIN_API int hipDeviceGetAttribute(int* value, int attribute, int index) {
   return kOk;
 }
 STANDIN_API int hipDeviceGetUuid(char* to, int index) {
+  const Properties* p = device(index);
+  if (!p) return kInvalidDevice;
   char text[17];
-  std::snprintf(text, sizeof text, "%016x", 0xabc0 + index);
+  std::snprintf(text, sizeof text, "%016x", has_uuid() ? 0xabc0 + p->serial : 0);
   std::memcpy(to, text, 16);
   return kOk;
 }
+STANDIN_API int hipDeviceGetPCIBusId(char* to, int bytes, int index) { return bus_id(to, bytes, index); }
 STANDIN_API int hipGetDeviceProperties(void* to, int index) {
   return properties(static_cast<char*>(to), index, 792, 396);
 }

@@ -23,7 +23,7 @@ struct Device : Properties {
 
 struct Faults {
   long lost = -1, blind = -1, hang = -1, dead = -1, oom = -1, slow_us = 0;
-  bool newest = false, crash_init = false, hang_init = false;
+  bool newest = false, crash_init = false, hang_init = false, nouuid = false;
   std::string nobin, nofunc, fail_call, skew_kernel;
   int fail_code = 0;
   float skew = 0;

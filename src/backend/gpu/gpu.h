@@ -15,7 +15,7 @@ namespace skald::backend {
 
 struct GpuOptions {
   /// "gpu" (the best one), "discrete" (the best that is not integrated), "hip", "cuda", "hip:0", "cuda:1", a
-  /// UUID, an architecture such as "gfx1100", or a full name.
+  /// UUID, a PCI bus id, an architecture such as "gfx1100", or a full name.
   std::string device = "gpu";
   /// How matrices are held: "f32", "bf16", "int8" or "auto", as for the CPU.
   std::string weights = "auto";
@@ -36,7 +36,8 @@ struct GpuInfo {
   std::string id;            ///< "hip:0", "cuda:1"
   std::string name;          ///< as the driver tells it
   std::string architecture;  ///< "gfx1100", "sm_90"
-  std::string uuid;          ///< "GPU-..."; empty where the driver has none
+  std::string uuid;          ///< "GPU-..."; empty where the driver has none, or the same for several
+  std::string bus_id;        ///< "0000:03:00.0"; empty where the driver does not tell
   std::string driver;        ///< version of driver and runtime, e.g. "HIP 6.2.41134"
   int index = 0;             ///< the driver's number
   bool nvidia = false, integrated = false;

@@ -60,13 +60,14 @@ struct DriverApi {
   Status (*device_name)(char* to, int bytes, int device) = nullptr;
   Status (*device_memory)(size_t*, int device) = nullptr;
   Status (*device_attribute)(int*, int vendor_attribute, int device) = nullptr;
-  Status (*device_uuid)(Uuid*, int device) = nullptr;               ///< optional
-  Status (*device_properties)(void* to, int device) = nullptr;      ///< HIP: hipDeviceProp_tR0600
-  Status (*device_properties_old)(void* to, int device) = nullptr;  ///< HIP: the layout before ROCm 6
-  Status (*retain_context)(void** context, int device) = nullptr;   ///< CUDA
-  Status (*release_context)(int device) = nullptr;                  ///< CUDA
-  Status (*set_context)(void* context) = nullptr;                   ///< CUDA
-  Status (*set_device)(int device) = nullptr;                       ///< HIP
+  Status (*device_uuid)(Uuid*, int device) = nullptr;                  ///< optional
+  Status (*device_bus_id)(char* to, int bytes, int device) = nullptr;  ///< optional
+  Status (*device_properties)(void* to, int device) = nullptr;         ///< HIP: hipDeviceProp_tR0600
+  Status (*device_properties_old)(void* to, int device) = nullptr;     ///< HIP: the layout before ROCm 6
+  Status (*retain_context)(void** context, int device) = nullptr;      ///< CUDA
+  Status (*release_context)(int device) = nullptr;                     ///< CUDA
+  Status (*set_context)(void* context) = nullptr;                      ///< CUDA
+  Status (*set_device)(int device) = nullptr;                          ///< HIP
   Status (*memory_info)(size_t* free, size_t* total) = nullptr;
 
   Status (*allocate)(DeviceAddress*, size_t bytes) = nullptr;

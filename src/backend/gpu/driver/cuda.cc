@@ -25,6 +25,7 @@ std::string fill_cuda(const Library& library, DriverApi& api) {
   r.need(api.device_memory, "cuDeviceTotalMem_v2");
   r.need(api.device_attribute, "cuDeviceGetAttribute");
   r.need(api.device_uuid, "cuDeviceGetUuid_v2", "cuDeviceGetUuid");
+  r.want(api.device_bus_id, "cuDeviceGetPCIBusId");
   r.need(api.retain_context, "cuDevicePrimaryCtxRetain");
   r.need(api.release_context, "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease");
   r.need(api.set_context, "cuCtxSetCurrent");

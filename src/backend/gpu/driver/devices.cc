@@ -9,6 +9,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <tuple>
 
 namespace skald::backend::gpu {
@@ -40,9 +41,10 @@ std::string hip_architecture(const Driver& driver, int device) {
   return plain_architecture(at);
 }
 
-/// ROCm gives sixteen characters, CUDA sixteen bytes.
+/// ROCm gives sixteen characters, CUDA sixteen bytes; nothing but zeros is what cards without one tell.
 std::string uuid_text(const Uuid& uuid) {
   const uint8_t* b = uuid.bytes;
+  if (std::all_of(b, b + 16, [](uint8_t c) { return c == 0 || c == '0'; })) return {};
   if (std::all_of(b, b + 16, [](uint8_t c) { return std::isxdigit(c) != 0; }))
     return "GPU-" + std::string(reinterpret_cast<const char*>(b), 16);
   return fmt::format("GPU-{:02x}-{:02x}-{:02x}-{:02x}-{:02x}", fmt::join(b, b + 4, ""),
@@ -83,6 +85,10 @@ void query_device(const Driver& driver, GpuInfo& info) {
   }
   Uuid uuid{};
   if (api.device_uuid && api.device_uuid(&uuid, info.index) == kSuccess) info.uuid = uuid_text(uuid);
+  std::array<char, 64> bus{};
+  if (api.device_bus_id &&
+      api.device_bus_id(bus.data(), static_cast<int>(bus.size()) - 1, info.index) == kSuccess)
+    info.bus_id = lower(bus.data());
   if (info.warp != 32 && info.warp != 64)
     info.problem = fmt::format("its waves have {} lanes, not 32 or 64", info.warp);
 }
@@ -93,9 +99,10 @@ auto rank(const GpuInfo& d) {
 }
 
 bool names(const GpuInfo& d, const std::string& wanted) {
+  if (wanted.empty()) return false;
   return wanted == "gpu" || (wanted == "discrete" && !d.integrated) ||
          wanted == (d.nvidia ? "cuda" : "hip") || wanted == d.id || wanted == lower(d.uuid) ||
-         wanted == lower(d.architecture) || wanted == lower(d.name);
+         wanted == d.bus_id || wanted == lower(d.architecture) || wanted == lower(d.name);
 }
 
 std::string list_text(const std::vector<GpuInfo>& devices) {
@@ -125,6 +132,11 @@ std::vector<GpuInfo> query_devices(const Driver& driver) {
     }
     devices.push_back(std::move(info));
   }
+  // One that several devices tell would lead to any of them.
+  std::map<std::string, int> told;
+  for (const GpuInfo& d : devices) ++told[d.uuid];
+  for (GpuInfo& d : devices)
+    if (told[d.uuid] > 1) d.uuid.clear();
   return devices;
 }
 

@@ -17,9 +17,9 @@ std::vector<GpuInfo> query_devices(const Driver& driver);
 /// then more memory, then the driver's own order.
 void order_devices(std::vector<GpuInfo>& devices);
 
-/// The device that `wanted` names: "gpu", "discrete", "hip", "cuda", "hip:0", "cuda:1", a UUID, an
-/// architecture or a full name (any case). Of several the first in order. Throws Error(device) saying what
-/// there is, or what is wrong with the one meant.
+/// The device that `wanted` names: "gpu", "discrete", "hip", "cuda", "hip:0", "cuda:1", a UUID, a
+/// PCI bus id ("0000:03:00.0"), an architecture or a full name (any case). Of several the first in order.
+/// Throws Error(device) saying what there is, or what is wrong with the one meant.
 const GpuInfo& choose_device(const std::vector<GpuInfo>& devices, const std::string& wanted);
 
 /// "gfx90a" of "gfx90a:sramecc+:xnack-".

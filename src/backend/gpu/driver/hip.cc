@@ -26,6 +26,7 @@ std::string fill_hip(const Library& library, DriverApi& api) {
   r.need(api.device_memory, "hipDeviceTotalMem");
   r.need(api.device_attribute, "hipDeviceGetAttribute");
   r.want(api.device_uuid, "hipDeviceGetUuid");
+  r.want(api.device_bus_id, "hipDeviceGetPCIBusId");
   // The plain name fills the layout before ROCm 6 even in ROCm 6 and 7.
   r.want(api.device_properties, "hipGetDevicePropertiesR0600");
   r.need(api.device_properties_old, "hipGetDeviceProperties");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/gpu/driver/devices.h"
 #include "backend/gpu/open.h"
@@ -166,6 +167,8 @@ TEST(Listing, NamesMemoryArchitectureAndVersionsAreTheDrivers) {
   EXPECT_EQ(d.memory, size_t{64} << 30);
   EXPECT_EQ(d.warp, 64);
   EXPECT_EQ(d.uuid, "GPU-000000000000abc0");
+  EXPECT_EQ(d.bus_id, "0000:00:00.0");
+  EXPECT_EQ(found.devices[1].bus_id, "0000:01:00.0");
   EXPECT_EQ(d.driver, "HIP 6.2.41134");
   EXPECT_FALSE(d.integrated);
   EXPECT_TRUE(found.devices[1].integrated);
@@ -186,7 +189,22 @@ TEST(Listing, Nvidia) {
   EXPECT_EQ(found.devices[0].architecture, "sm_90");
   EXPECT_EQ(found.devices[0].capability, 90);
   EXPECT_EQ(found.devices[0].uuid, "GPU-80818283-8485-8687-8889-8a8b8c8d8e8f");
+  EXPECT_EQ(found.devices[0].bus_id, "0000:00:00.0");
   EXPECT_EQ(found.devices[0].driver, "CUDA 13.0");
+}
+
+TEST(Listing, AUuidThatTellsNothingIsNone) {
+  for (const Face face : {Face::hip, Face::cuda}) {
+    const char* const arch = face == Face::hip ? "gfx1100" : "sm_90";
+    const auto vendor = face == Face::hip ? Vendor::amd : Vendor::nvidia;
+    const Standin zeros(face, std::string(arch) + ":4096:d", "nouuid");
+    EXPECT_EQ(open_vendor(vendor, zeros.options()).devices.at(0).uuid, "");
+    const auto one = [&](const char* serial) { return std::string(arch) + ":4096:d:32:" + serial; };
+    const Standin twins(face, one("7") + "," + one("7") + "," + one("8"));
+    const auto devices = open_vendor(vendor, twins.options()).devices;
+    EXPECT_EQ(devices.at(0).uuid + devices.at(1).uuid, "");
+    EXPECT_NE(devices.at(2).uuid, "");
+  }
 }
 
 TEST(Listing, BothVendorsDiscreteFirstThenMemory) {
@@ -238,6 +256,7 @@ GpuInfo device(const char* id, const char* architecture, bool integrated, size_t
   d.nvidia = d.id.starts_with("cuda");
   d.name = std::string("Card ") + architecture;
   d.uuid = std::string("GPU-") + id;
+  d.bus_id = std::string("0000:0a:00.") + id[std::strlen(id) - 1];
   d.index = d.id.back() - '0';
   return d;
 }
@@ -253,6 +272,7 @@ TEST(Choice, TwoDevicesInBothOrders) {
     EXPECT_EQ(choose_device(all, "GFX1036").id, "hip:1");
     EXPECT_EQ(choose_device(all, "gpu-HIP:1").id, "hip:1");
     EXPECT_EQ(choose_device(all, "card gfx1036").id, "hip:1");
+    EXPECT_EQ(choose_device(all, "0000:0A:00.1").id, "hip:1");
   }
 }
 
