@@ -251,7 +251,7 @@ Program GpuDevice::record(std::string_view name, const std::function<void(Ops&)>
   for (const RecordedOp& op : program->ops) program->records.push_back(op.record);
   program->launches = fuse_ ? fuse(program->ops) : unfused(program->ops);
   program->launches.push_back(q.mark_launch());
-  program->graph = capture(context_, health_, kernels_, q.stream(), program->launches);
+  program->graph = q.captured(program->launches);
   programs_.push_back(std::move(program));
   return {static_cast<int32_t>(programs_.size() - 1)};
 }
@@ -298,7 +298,7 @@ std::vector<KernelTime> GpuDevice::time_kernels(Program id) {
       by_name[l.kernel].push_back(l);
   std::vector<KernelTime> times;
   for (const auto& [name, launches] : by_name) {
-    const GraphExec graph = capture(context_, health_, kernels_, q.stream(), launches);
+    const GraphExec graph = q.captured(launches);
     if (!graph) return {};
     q.launch(graph);
     const double ms = timed(q, [&] {

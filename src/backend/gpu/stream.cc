@@ -76,6 +76,17 @@ void WorkQueue::launch(const GraphExec& graph) {
   health_.check(context_.api().launch_graph(graph.get(), stream_.get()), "start a graph");
 }
 
+GraphExec WorkQueue::captured(const std::vector<Launch>& launches) {
+  health_.enter();
+  const std::lock_guard lock(mutex_);
+  return capture(context_, health_, kernels_, stream_.get(), launches);
+}
+
+StreamHandle WorkQueue::stream() const {
+  const std::lock_guard lock(mutex_);
+  return stream_.get();
+}
+
 void WorkQueue::record(const Event& event) {
   health_.enter();
   const std::lock_guard lock(mutex_);
@@ -98,8 +109,7 @@ uint32_t WorkQueue::mark() {
 
 void WorkQueue::await(uint32_t number) {
   const auto reached = [&] { return static_cast<int32_t>(done() - number) >= 0; };
-  if (!reached())
-    health_.wait({.reached = reached, .where = [this] { return where(); }, .stream = stream_.get()});
+  if (!reached()) health_.wait({.reached = reached, .where = [this] { return where(); }, .stream = stream()});
   if (idle() && !unmarked_) staging_->all_done();
 }
 

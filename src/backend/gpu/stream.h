@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/gpu/health.h"
 #include "backend/gpu/launch.h"
@@ -26,7 +27,7 @@ class WorkQueue {
             int* done, DeviceAddress done_address);
 
   const std::string& name() const { return name_; }
-  StreamHandle stream() const { return stream_.get(); }
+  StreamHandle stream() const;
 
   /// Hands one launch over, without a mark.
   void launch(const Launch& launch);
@@ -36,6 +37,9 @@ class WorkQueue {
   uint32_t run(const RecordedProgram& program);
   /// Hands a graph over, without a mark of its own.
   void launch(const GraphExec& graph);
+  /// Records launches as a graph; empty where the driver cannot. Nobody asks about the stream meanwhile: that
+  /// would spoil the recording.
+  GraphExec captured(const std::vector<Launch>& launches);
   /// Puts an event behind everything so far.
   void record(const Event& event);
   /// Puts a mark behind everything so far and returns its number.
@@ -81,7 +85,7 @@ class WorkQueue {
   std::atomic<uint32_t> submitted_ = 0;
   std::atomic<bool> unmarked_ = false;  ///< there is work behind the last mark
   std::atomic<uint64_t> lost_ = 0;
-  std::mutex mutex_;  ///< of the stream: it may be replaced
+  mutable std::mutex mutex_;  ///< of the stream: it may be replaced
   Watch::Clock::time_point checked_{};
   /// What the last marks stand behind, by number; names outlive the queue.
   static constexpr size_t kRemembered = 64;

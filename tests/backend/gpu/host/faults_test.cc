@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -90,6 +91,30 @@ TEST_P(FaultTest, AStreamThatIsStuckBehindTheLastCompletionIsReplaced) {
   const Outcome o = outcome([&] { frames_.speak(5, 9); });
   EXPECT_FALSE(o.code) << o.what;
   EXPECT_TRUE(comes_true([&] { return device_->counters().lost_completions == 1; }));
+}
+
+TEST_P(FaultTest, AskingForCountersSpoilsNoRecording) {
+  std::atomic<bool> over = false;
+  std::string trouble;
+  std::thread asking([&] {
+    try {
+      while (!over) device_->counters();
+    } catch (const std::exception& e) {
+      trouble = e.what();
+    }
+  });
+  const Outcome o = outcome([&] {
+    for (int i = 0; i < 300; ++i) {
+      frames_.speak(1, 4 + i);
+      frames_.record();  // nothing else is in work: the queue may be asked about
+    }
+  });
+  over = true;
+  asking.join();
+  EXPECT_FALSE(o.code) << o.what;
+  EXPECT_EQ(trouble, "");
+  EXPECT_EQ(device_->counters().lost_completions, 0u);
+  frames_.speak(3, 304);
 }
 
 // ---- standstill

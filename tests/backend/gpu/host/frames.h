@@ -38,8 +38,13 @@ class Frames {
       device.write(slots_.status.row_range(s, 1), std::as_bytes(std::span(&running, 1)));
       device.write(slots_.codes.row_range(s, 1), std::as_bytes(std::span(drawn)));
     }
+    record();
+  }
+
+  /// The program, once more.
+  void record() {
     const Lanes lanes{.lanes = 1, .rows = 1, .slot = lane_slot_, .gate = slots_.status};
-    program_ = device.record("frame", [&](Ops& ops) {
+    program_ = device_.record("frame", [&](Ops& ops) {
       ops.advance({.counter = slots_.position, .lanes = lanes});
       ops.publish_frame({.slots = slots_, .lanes = lanes});
     });
