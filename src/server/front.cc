@@ -412,6 +412,7 @@ class Workers final : public Front {
       co_await add_up_metrics(client, std::move(first));
       co_return;
     }
+    const Count in_work(w->tunnels);  // before the next client chooses
     tcp_stream to_worker(io_);
     to_worker.expires_after(seconds(5));
     co_await to_worker.async_connect(tcp::endpoint(net::ip::address_v4::loopback(), w->port), into(ec));
@@ -421,7 +422,6 @@ class Workers final : public Front {
     }
     to_worker.socket().set_option(tcp::no_delay(true), ec);
     const auto tunnel = std::make_shared<Tunnel>(std::move(client), std::move(to_worker));
-    const Count in_work(w->tunnels);
     if (!w->watched) net::co_spawn(io_, look_after(*w), net::detached);
     co_await through(*w, tunnel, std::move(first));
   }
