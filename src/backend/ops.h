@@ -473,6 +473,12 @@ struct KernelTime {
   double ms = 0;
 };
 
+/// When one run of a program was at work on the device, from the first of a trace on.
+struct TracedRun {
+  Program program;
+  double from_ms = 0, to_ms = 0;
+};
+
 /// What a device did so far.
 struct DeviceCounters {
   uint64_t programs = 0;          ///< handed over by run()
@@ -508,6 +514,10 @@ class Backend {
   /// Where its time goes, by kernel. What the program computes, and the slots of its lanes, are spoilt. Empty
   /// = this device does not tell.
   virtual std::vector<KernelTime> time_kernels(Program) { return {}; }
+  /// From start_trace() on, when programs begin and end is noted by the device itself, while everything runs
+  /// as ever; end_trace() waits for them. Empty = this device does not tell.
+  virtual void start_trace() {}
+  virtual std::vector<TracedRun> end_trace() { return {}; }
   virtual std::span<const OpRecord> ops(Program program) const = 0;
   virtual void run_op(Program program, size_t index) = 0;  ///< one op alone, for lock-step comparison
 

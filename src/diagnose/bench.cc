@@ -295,6 +295,11 @@ class Bench {
 
   /// Stages of a device that works behind the host.
   void measure_programs() {
+    progress("as the device sees it");
+    device_->start_trace();
+    speak(o_.frames);
+    const TimedDevice::Pace pace = device_->pace(device_->end_trace());
+    report_.frame_ms = pace.frame_ms, report_.idle_share = pace.idle;
     progress("program by program");
     device_->time(true);
     report_.prefill = summary({speak(1).second.prefill[Stage::prefill]});
@@ -313,8 +318,6 @@ class Bench {
     spoilt->next_audio(o_.chunk);
     report_.kernels = device_->frame_kernels();
     spoilt->cancel();
-    report_.frame_ms = report_.compute_ms / o_.frames;
-    report_.idle_share = std::max(0.0, 1 - device_ms / report_.compute_ms);
     report_.other_ms = std::max(0.0, (report_.compute_ms - device_ms) / o_.frames);
   }
 

@@ -36,6 +36,8 @@ class ForwardingDevice : public backend::Backend {
   std::vector<backend::KernelTime> time_kernels(backend::Program program) override {
     return inner_->time_kernels(program);
   }
+  void start_trace() override { inner_->start_trace(); }
+  std::vector<backend::TracedRun> end_trace() override { return inner_->end_trace(); }
   std::span<const backend::OpRecord> ops(backend::Program program) const override {
     return inner_->ops(program);
   }

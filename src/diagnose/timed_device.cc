@@ -137,6 +137,25 @@ std::vector<backend::KernelTime> TimedDevice::frame_kernels() {
   return all;
 }
 
+TimedDevice::Pace TimedDevice::pace(const std::vector<backend::TracedRun>& trace) const {
+  std::vector<std::pair<double, double>> spans;
+  std::vector<double> codes;
+  for (const backend::TracedRun& run : trace) {
+    spans.emplace_back(run.from_ms, run.to_ms);
+    if (programs_.at(static_cast<size_t>(run.program.id)).name == "frame.codes x1")
+      codes.push_back(run.to_ms);
+  }
+  if (spans.empty() || codes.size() < 2) return {};
+  std::sort(spans.begin(), spans.end());
+  double busy = 0, until = spans.front().first;
+  for (const auto& [from, to] : spans) {
+    busy += std::max(0.0, to - std::max(from, until));
+    until = std::max(until, to);
+  }
+  return {.idle = 1 - busy / (until - spans.front().first),
+          .frame_ms = (codes.back() - codes.front()) / static_cast<double>(codes.size() - 1)};
+}
+
 std::vector<StageTimes> TimedDevice::take_runs() { return std::exchange(runs_, {}); }
 
 /// The lanes that have a slot. One whose slot stopped counts too: nothing stops while it is measured.

@@ -31,6 +31,12 @@ class TimedDevice final : public ForwardingDevice {
   void run(backend::Program program) override;
   /// Kernels of the programs that one frame of one request runs, together.
   std::vector<backend::KernelTime> frame_kernels();
+  /// Of a trace: the share of its time in which no program was at work, and what passed from the codes of one
+  /// frame to those of the next. `idle` 1 = the device does not tell.
+  struct Pace {
+    double idle = 1, frame_ms = 0;
+  };
+  Pace pace(const std::vector<backend::TracedRun>& trace) const;
 
  private:
   struct Op {

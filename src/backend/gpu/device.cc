@@ -265,8 +265,32 @@ const RecordedProgram& GpuDevice::program(Program program) const {
 void GpuDevice::run(Program id) {
   const RecordedProgram& p = program(id);
   if (p.queue != Queue::frames) settled_queue();
-  queue(p.queue).run(p);
+  WorkQueue& q = queue(p.queue);
   ++programs_run_;
+  if (!trace_) {
+    q.run(p);
+    return;
+  }
+  Event from = make_event(context_), to = make_event(context_);
+  q.record(from);
+  q.run(p);
+  q.record(to);
+  trace_->push_back({id, std::move(from), std::move(to)});
+}
+
+std::vector<TracedRun> GpuDevice::end_trace() {
+  for (const auto& q : queues_) q->await(q->mark());
+  const std::vector<Traced> traced = std::exchange(trace_, std::nullopt).value_or(std::vector<Traced>{});
+  std::vector<TracedRun> runs;
+  for (const Traced& t : traced) {
+    float from = 0, to = 0;
+    // Behind a lost completion an event is never reported.
+    if (context_.api().elapsed(&from, traced.front().from.get(), t.from.get()) != kSuccess ||
+        context_.api().elapsed(&to, traced.front().from.get(), t.to.get()) != kSuccess)
+      return {};
+    runs.push_back({t.program, from, to});
+  }
+  return runs;
 }
 
 double GpuDevice::timed(WorkQueue& q, const std::function<void()>& work) {

@@ -39,6 +39,8 @@ class GpuDevice final : public Backend, public LaunchTarget {
   void run(Program program) override;
   ProgramTime run_timed(Program program) override;
   std::vector<KernelTime> time_kernels(Program program) override;
+  void start_trace() override { trace_.emplace(); }
+  std::vector<TracedRun> end_trace() override;
   std::span<const OpRecord> ops(Program program) const override;
   void run_op(Program program, size_t index) override;
   void select(Queue queue) override { selected_ = queue; }
@@ -92,6 +94,11 @@ class GpuDevice final : public Backend, public LaunchTarget {
   Kernels kernels_;
   HostBlock words_;
   std::array<std::unique_ptr<WorkQueue>, 2> queues_;
+  struct Traced {
+    Program program;
+    Event from, to;
+  };
+  std::optional<std::vector<Traced>> trace_;
   ReportRing ring_;
   Buffers buffers_;
   Pool pool_;

@@ -35,7 +35,9 @@ bool overlap(const float* a, int64_t a_size, const float* b, int64_t b_size) {
 
 /// One row a lane: then no row needs a key that another block makes.
 std::optional<Launch> placed_attention(const Launch& place, const Launch& attend) {
-  if (place.kernel != "place_heads" || !attend.kernel.starts_with(kAttention)) return std::nullopt;
+  if (place.kernel != "place_heads" || !attend.kernel.starts_with(kAttention) ||
+      attend.kernel.find("any") != std::string::npos)
+    return std::nullopt;
   const auto p = args_of<PlaceHeadsArgs>(place);
   const auto a = args_of<AttentionArgs>(attend);
   if (p.lanes.rows != 1 || !same_lanes(p.lanes, a.lanes) || p.q != a.q || p.q_stride != a.q_stride ||

@@ -91,14 +91,15 @@ std::vector<Launch> attention_launches(const Binder& b, const Attention& a) {
   args.q = q.data, args.q_stride = q.stride, args.out = out.data, args.out_stride = out.stride;
   args.scale = a.scale, args.heads = a.heads, args.kv_heads = a.kv_heads, args.head_dim = a.head_dim;
   args.window = a.window;
-  args.aligned = aligned(q.data, q.stride, a.head_dim) &&
-                 aligned(args.cache.k, args.cache.k_stride, a.head_dim) &&
-                 aligned(args.cache.v, args.cache.v_stride, a.head_dim);
+  const bool whole = aligned(q.data, q.stride, a.head_dim) &&
+                     aligned(args.cache.k, args.cache.k_stride, a.head_dim) &&
+                     aligned(args.cache.v, args.cache.v_stride, a.head_dim);
   // The cut depends on the keys alone, so that a row's result does not depend on how many rows there are.
   constexpr int kMostSplits = 16, kKeysPerSplit = 128;
   const int keys = a.window > 0 ? a.window : a.cache.capacity;
   args.splits = std::clamp((keys + kKeysPerSplit - 1) / kKeysPerSplit, 1, kMostSplits);
-  const int wide = a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
+  // What cannot be read 16 bytes at a time is no model's; it has one kernel for all.
+  const int wide = !whole ? 256 : a.head_dim <= 64 ? 64 : a.head_dim <= 128 ? 128 : 256;
   args.heads_per = group % 2 == 0 && wide < 256 ? 2 : 1;
   const int groups = a.heads / args.heads_per;
   args.groups = groups, args.per_kv = group / args.heads_per;
@@ -110,8 +111,9 @@ std::vector<Launch> attention_launches(const Binder& b, const Attention& a) {
         b.scratch<float>(projected + int64_t{rows} * a.heads * args.splits * (wide + 2)) + projected;
     args.arrived = b.zeroed<kp_u32>(int64_t{rows} * groups);
   }
-  return {Launch::make("attention_" + std::to_string(wide) + "_" + std::to_string(args.heads_per),
-                       int64_t{rows} * groups * args.splits, 256, args)};
+  return {Launch::make(
+      (whole ? "attention_" : "attention_any_") + std::to_string(wide) + "_" + std::to_string(args.heads_per),
+      int64_t{rows} * groups * args.splits, 256, args)};
 }
 
 }  // namespace

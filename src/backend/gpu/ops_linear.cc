@@ -44,11 +44,9 @@ Launch few_launch(const Binder& b, ProductArgs args, int panels, int rows, bool 
   const size_t exchange = size_t{kBlock} * sizeof(float) * static_cast<size_t>(tile) *
                           ((pair ? 2 : 1) * kPanelOutputs + 1),
                queues = b.target().traits().async_copies ? queue_bytes(ahead, pair, kind) : 0;
-  const std::string name = fmt::format("{}_{}_{}{}", pair ? "pair" : "product", name_of(kind), tile,
-                                       ahead == 8    ? "_8"
-                                       : ahead == 12 ? "_12"
-                                                     : "");
-  return Launch::make(name, blocks, kBlock, args, std::max(exchange, queues));
+  const char* const form = ahead == 8 ? "_8" : ahead == 12 ? "_12" : "";
+  return Launch::make(fmt::format("{}_{}_{}{}", pair ? "pair" : "product", name_of(kind), tile, form), blocks,
+                      kBlock, args, std::max(exchange, queues));
 }
 
 /// Many rows: a block is 8 warps of one panel by 4 rows each.

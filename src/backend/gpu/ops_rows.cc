@@ -137,7 +137,7 @@ std::vector<Launch> sample_launches(const Binder& b, const Sample& a) {
   args.status = b.counter(s.status, slots, "status");
   args.sampled = b.counter(s.sampled, slots, "sampled");
   args.group = a.group, args.vocabulary = vocabulary, args.codes_count = a.codes, args.stop_id = a.stop_id;
-  return {Launch::make("sample", a.lanes.lanes, 256, args, draw_shared(b, vocabulary))};
+  return {Launch::make("sample", a.lanes.lanes, 512, args, draw_shared(b, vocabulary))};
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct LaunchConfiguration {
   unsigned attribute_count;
 };
 constexpr int kProgrammaticStreamSerialization = 6;
-constexpr int kMostDynamicShared = 8, kPreferredShared = 9;  // attributes of a function
+constexpr int kMostDynamicShared = 8;  // an attribute of a function
 constexpr int kCaptureRelaxed = 2;
 constexpr int kFirstCaptureError = 900, kLastCaptureError = 912, kNotSupported = 801;
 
@@ -83,9 +83,6 @@ Kernels::Found& Kernels::look_up(const std::string& name) const {
     FunctionHandle function = nullptr;
     const Status status = context_.api().get_function(&function, loaded.module.get(), name.c_str());
     if (status == kSuccess) {
-      // The same split of cache and shared memory for all: another one would have to wait until a
-      // multiprocessor is empty. What the driver makes of the wish is its own affair.
-      if (context_.api().set_function) context_.api().set_function(function, kPreferredShared, 100);
       return found_[name] = {.function = function};
     }
     if (context_.api().last_error) context_.api().last_error();

@@ -69,6 +69,7 @@ TEST(Fused, PlacedAttentionHasTheBitsOfBoth) {
                                 {"one head each", 2, 2, 128, 40, 0, true},
                                 {"four heads a key", 8, 2, 16, 20, 0, false},
                                 {"ring", 4, 4, 64, 24, 20, true},
+                                {"three heads a key", 3, 1, 12, 150, 0, true},
                                 {"odd", 3, 1, 10, 150, 0, true},
                                 {"wide", 2, 1, 256, 12, 0, true}}) {
       FusedCase f(name);
@@ -122,6 +123,10 @@ TEST(Fused, PlacedAttentionHasTheBitsOfBoth) {
                              .lanes = lanes});
             },
             {cache.k, cache.v, out}, name + ", " + s.name);
+        if (s.head_dim % 4 != 0) {  // read one number at a time, which no model needs: not worth a kernel
+          EXPECT_EQ(names, (std::vector<std::string>{"product_f32_4", "place_heads", "attention_any_256_1"}));
+          continue;
+        }
         ASSERT_EQ(names.size(), 2u);
         EXPECT_TRUE(names[1].starts_with("attention_placed_")) << names[1];
       }

@@ -189,7 +189,6 @@ struct AttentionArgs {
   float scale;
   int heads, kv_heads, head_dim, window;
   int splits;     ///< most blocks that share one row and kv head
-  int aligned;    ///< rows of q, k, v, out may be read 16 bytes at a time
   int heads_per;  ///< query heads of one block, 1 or 2
   int groups;     ///< blocks of heads of a row: heads / heads_per
   int per_kv;     ///< of those, how many share a kv head

@@ -93,13 +93,14 @@ struct Partial {
   float value[4 * kChunks];
 };
 
-template <int kChunks>
-KP_DEV void load_head(const float* from, int head_dim, int aligned, float* to) {
+/// kAligned: 16 bytes at a time, from a place that allows it, of a multiple of four elements.
+template <int kChunks, bool kAligned>
+KP_DEV void load_head(const float* from, int head_dim, float* to) {
   KP_UNROLL
   for (int i = 0; i < kChunks; ++i) {
     const int at = 4 * ((kp_lane() & 7) + 8 * i);
-    if (aligned && at < head_dim) {
-      const kp_u32x4 v = *(const kp_u32x4*)(from + at);
+    if (kAligned) {
+      const kp_u32x4 zero = {0, 0, 0, 0}, v = at < head_dim ? *(const kp_u32x4*)(from + at) : zero;
       to[4 * i] = kp_as_f32(v.x), to[4 * i + 1] = kp_as_f32(v.y), to[4 * i + 2] = kp_as_f32(v.z),
              to[4 * i + 3] = kp_as_f32(v.w);
     } else {
@@ -142,23 +143,23 @@ struct FreshKey {
   int position;  ///< -1 = all keys are in the cache
 };
 
-template <int kChunks>
+template <int kChunks, bool kAligned>
 KP_DEV void load_cached_key(const AttentionArgs& a, int slot, int position, int kv_head, float* k, float* v) {
   const int entry = position < a.cache.capacity ? position : position % a.cache.capacity;
   const kp_i64 row = (kp_i64)slot * a.cache.capacity + entry;
-  load_head<kChunks>(a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim, a.head_dim, a.aligned, k);
-  load_head<kChunks>(a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim, a.head_dim, a.aligned, v);
+  load_head<kChunks, kAligned>(a.cache.k + row * a.cache.k_stride + kv_head * a.head_dim, a.head_dim, k);
+  load_head<kChunks, kAligned>(a.cache.v + row * a.cache.v_stride + kv_head * a.head_dim, a.head_dim, v);
 }
-template <int kChunks>
+template <int kChunks, bool kAligned>
 KP_DEV void load_fresh_key(const AttentionArgs& a, const FreshKey& fresh, float* k, float* v) {
-  load_head<kChunks>(fresh.k, a.head_dim, a.aligned, k);
-  load_head<kChunks>(fresh.v, a.head_dim, a.aligned, v);
+  load_head<kChunks, kAligned>(fresh.k, a.head_dim, k);
+  load_head<kChunks, kAligned>(fresh.v, a.head_dim, v);
 }
 
 /// The first key of an octet is taken as it is, later ones are weighed against those before. While one is
 /// worked with the next is on its way, where registers allow. Queries and a fresh key are there after
 /// ready().
-template <int kChunks, int kHeads, class Ready>
+template <int kChunks, int kHeads, bool kAligned, class Ready>
 KP_DEV void attend_octet(const AttentionArgs& a, const float* q, int q_step, const CachedRow& at,
                          const KeyRange& range, int kv_head, const FreshKey& fresh, Ready&& ready,
                          Partial<kChunks>* out) {
@@ -168,17 +169,17 @@ KP_DEV void attend_octet(const AttentionArgs& a, const float* q, int q_step, con
   float k[kCount], v[kCount], next_k[kPrefetch ? kCount : 1], next_v[kPrefetch ? kCount : 1];
   const auto load = [&](int key, float* to_k, float* to_v) {
     if (key == fresh.position)
-      load_fresh_key<kChunks>(a, fresh, to_k, to_v);
+      load_fresh_key<kChunks, kAligned>(a, fresh, to_k, to_v);
     else
-      load_cached_key<kChunks>(a, at.slot, key, kv_head, to_k, to_v);
+      load_cached_key<kChunks, kAligned>(a, at.slot, key, kv_head, to_k, to_v);
   };
-  if (position(0) != fresh.position) load_cached_key<kChunks>(a, at.slot, position(0), kv_head, k, v);
+  if (position(0) != fresh.position) load_cached_key<kChunks, kAligned>(a, at.slot, position(0), kv_head, k, v);
   ready();
-  if (position(0) == fresh.position) load_fresh_key<kChunks>(a, fresh, k, v);
+  if (position(0) == fresh.position) load_fresh_key<kChunks, kAligned>(a, fresh, k, v);
   float query[kHeads][kCount];
   KP_UNROLL
   for (int h = 0; h < kHeads; ++h) {
-    load_head<kChunks>(q + h * q_step, a.head_dim, a.aligned, query[h]);
+    load_head<kChunks, kAligned>(q + h * q_step, a.head_dim, query[h]);
     out[h].most = -kp_infinity(), out[h].total = 0.0f;
     KP_UNROLL
     for (int i = 0; i < kCount; ++i) out[h].value[i] = 0.0f;
@@ -315,7 +316,7 @@ KP_DEV void finish_row(const AttentionArgs& a, const KeyRange& range, int row, i
 }
 
 /// Block b: row b / (groups * splits), a group of kHeads query heads that share a kv head, one range of keys.
-template <int kChunks, int kHeads>
+template <int kChunks, int kHeads, bool kAligned>
 KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& shared) {
   kp_launch_dependents();
   kp_wait_previous();
@@ -326,22 +327,23 @@ KP_DEV void attend(const AttentionArgs& a, AttentionShared<kChunks, kHeads>& sha
   const KeyRange range = key_range(a, at.position, b.split);
   if (b.split >= range.blocks) return;
   Partial<kChunks> p[kHeads];
-  attend_octet<kChunks, kHeads>(
+  attend_octet<kChunks, kHeads, kAligned>(
       a, a.q + row * a.q_stride + head * a.head_dim, a.head_dim, at, range, kv_head_of(a, b.group),
       {0, 0, -1}, [] {}, p);
   finish_row<kChunks, kHeads>(a, range, row, b.group, b.split, p, shared);
 }
 
-#define ATTENTION(name, chunks, heads)                              \
+#define ATTENTION(name, chunks, heads, aligned)                     \
   extern "C" __global__ void KP_BOUNDS(256) name(AttentionArgs a) { \
     __shared__ AttentionShared<chunks, heads> shared;               \
-    attend<chunks, heads>(a, shared);                               \
+    attend<chunks, heads, aligned>(a, shared);                      \
   }
-ATTENTION(attention_64_1, 2, 1)
-ATTENTION(attention_64_2, 2, 2)
-ATTENTION(attention_128_1, 4, 1)
-ATTENTION(attention_128_2, 4, 2)
-ATTENTION(attention_256_1, 8, 1)
+ATTENTION(attention_64_1, 2, 1, true)
+ATTENTION(attention_64_2, 2, 2, true)
+ATTENTION(attention_128_1, 4, 1, true)
+ATTENTION(attention_128_2, 4, 2, true)
+ATTENTION(attention_256_1, 8, 1, true)
+ATTENTION(attention_any_256_1, 8, 1, false)
 
 // ---- both at once, for one row a lane: see backend/gpu/fusion.h
 
@@ -375,7 +377,7 @@ KP_DEV void attend_placed(const PlacedAttentionArgs& placed, AttentionShared<kCh
   if (b.split >= range.blocks) return;
   const bool last = b.split == range.blocks - 1;
   Partial<kChunks> p[kHeads];
-  attend_octet<kChunks, kHeads>(
+  attend_octet<kChunks, kHeads, true>(
       a, own.q[0], 32 * kChunks, at, range, kv_head, {own.k, v, last ? at.position : -1},
       [] { kp_barrier(); }, p);
   if (last && b.group == kv_head * a.per_kv) {

@@ -24,7 +24,7 @@ struct KernelModule {
   X(product_f32_many) X(product_bf16_many) X(product_int8_many) X(normalise)
 #define SKALD_ATTENTION_KERNELS(X) \
   X(rope_angles) X(place_heads) X(attention_64_1) X(attention_64_2) X(attention_128_1) \
-  X(attention_128_2) X(attention_256_1) X(attention_placed_64_1) X(attention_placed_64_2) \
+  X(attention_128_2) X(attention_256_1) X(attention_any_256_1) X(attention_placed_64_1) X(attention_placed_64_2) \
   X(attention_placed_128_1) X(attention_placed_128_2) X(attention_placed_256_1)
 // clang-format on
 #define SKALD_ROWS_KERNELS(X) X(gather_sum) X(store_rows) X(copy_rows) X(advance) X(publish_frame)

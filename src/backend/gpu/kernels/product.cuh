@@ -602,8 +602,8 @@ KP_DEV int count_panels(const ProductArgs& a) {
   PRODUCT_FEW(pair_##type##_1_8, kind, 1, 8, true, pair_eight)             \
   PRODUCT_FEW(pair_##type##_2, kind, 2, 4, true, 2)                        \
   PRODUCT_FEW(pair_##type##_4, kind, 4, 2, true, 1)
-PRODUCTS_FEW(f32, kElementF32, 5, 3, 3, 4, 3)
-PRODUCTS_FEW(bf16, kElementBf16, 5, 4, 3, 4, 2)
+PRODUCTS_FEW(f32, kElementF32, 4, 3, 2, 3, 2)
+PRODUCTS_FEW(bf16, kElementBf16, 4, 3, 2, 3, 2)
 PRODUCTS_FEW(int8, kElementInt8, 4, 3, 2, 3, 2)
 
 #define PRODUCT_MANY(name, kind)                                                \

@@ -4,14 +4,15 @@
 #include "backend/gpu/kernels/common.cuh"
 
 // What every warp does counts, not how many scores a thread has: more threads take longer.
-enum { kSampleThreads = 256, kSampleWarps = 8, kBins = 2048, kBinsEach = kBins / kSampleThreads, kFewCandidates = 64 };
+enum { kSampleThreads = 512, kSampleWarps = 16, kBins = 2048, kBinsEach = kBins / kSampleThreads, kFewCandidates = 64 };
 
 /// Shared memory of a draw besides the scores.
 struct SampleShared {
   kp_u64 part[kSampleWarps];
   kp_u32 few[kFewCandidates];
   kp_u32 digit, remaining, count, listed, least;
-  kp_u32 bad;  ///< logits that are not finite
+  kp_u32 bad;   ///< logits that are not finite
+  kp_u32 kept;  ///< scores above 0 after softmax(), of which `few` lists the first
 };
 
 /// Largest value of the block, in every thread.
@@ -65,7 +66,7 @@ KP_DEV float exponential_noise(const SlotSettingsArgs& s, kp_u32 index, kp_u32 f
   return kp_minus_log((float)((bits >> 8) + 1) * 0x1p-24f);
 }
 
-/// What a draw works with. A thread keeps to its own scores: thread, thread + 256, ...
+/// What a draw works with. A thread keeps to its own scores: thread, thread + 512, ...
 struct Draw {
   float* score;
   kp_u64* list;  ///< for top-p: vocabulary rounded up to a power of two
@@ -274,8 +275,8 @@ KP_DEV void keep_top_p(const Draw& d, float p) {
   kp_barrier();
 }
 
-/// Scores become probabilities; removed ones 0.
-KP_DEV void softmax(const Draw& d) {
+/// Scores become probabilities; removed ones 0. `listed`: few are left, and are listed.
+KP_DEV void softmax(const Draw& d, bool listed) {
   kp_u64 best = 0;
   KP_OWN(i, d.n) {
     const kp_u64 o = ordered(d.score[i]);
@@ -288,14 +289,24 @@ KP_DEV void softmax(const Draw& d) {
     total += (double)d.score[i];
   }
   const float sum = (float)block_sum(total, d.shared->part);
-  KP_OWN(i, d.n) if (d.score[i] > 0.0f) d.score[i] = d.score[i] / sum;
+  KP_OWN(i, d.n) {
+    if (!(d.score[i] > 0.0f)) continue;
+    d.score[i] = d.score[i] / sum;
+    if (!listed) continue;
+    const kp_u32 at = kp_shared_take(&d.shared->kept);
+    if (at < kFewCandidates) d.shared->few[at] = (kp_u32)i;
+  }
 }
 
-/// argmax of probability / noise, lowest id on ties; -1 when nothing can be drawn.
+/// argmax of probability / noise, lowest id on ties; -1 when nothing can be drawn. Noise takes long, so a few
+/// candidates that softmax() has `listed` get a thread each.
 KP_DEV int pick(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, const float* noise,
-                kp_u32 frame) {
+                kp_u32 frame, bool listed) {
   kp_u64 best = 0;
-  KP_OWN(i, d.n) {
+  kp_barrier();
+  const bool few = listed && d.shared->kept <= kFewCandidates;
+  KP_OWN(t, few ? (int)d.shared->kept : d.n) {
+    const int i = few ? (int)d.shared->few[t] : t;
     if (!(d.score[i] > 0.0f)) continue;
     const float ratio =
         d.score[i] / (noise ? noise[i] : exponential_noise(s, (kp_u32)i, frame, (kp_u32)a.group));
@@ -322,17 +333,19 @@ KP_DEV int draw(const SampleArgs& a, const Draw& d, const SlotSettingsArgs& s, i
     keep_top_k(d, mine.top_k);
     keep_top_p(d, mine.top_p);
   }
-  if (!greedy || probs) softmax(d);
+  const bool listed = !greedy && mine.top_k > 0 && mine.top_k <= kFewCandidates;
+  if (!greedy || probs) softmax(d, listed);
   if (d.shared->bad > 0) return -1;  // a barrier lies between: the search of a largest has some
   if (probs) KP_OWN(i, d.n) a.probs[lane * a.probs_stride + i] = d.score[i];
   if (forced >= 0) return forced;
   if (greedy) return id;
-  return pick(a, d, s, s.recorded_noise ? a.noise + l.slot * a.noise_stride : (const float*)0, (kp_u32)drawn);
+  return pick(a, d, s, s.recorded_noise ? a.noise + l.slot * a.noise_stride : (const float*)0, (kp_u32)drawn,
+              listed);
 }
 
 /// What needs nothing of the launch before.
 KP_DEV void prepare_draw(kp_u64* list, SampleShared& shared) {
-  if (kp_tid() == 0) shared.bad = 0;
+  if (kp_tid() == 0) shared.bad = shared.kept = 0;
   clear_bins((kp_u32*)list);
   kp_barrier();
 }
@@ -372,7 +385,7 @@ KP_DEV void draw_lane(const SampleArgs& a, int lane, kp_u64* list, SampleShared&
 }
 
 /// One lane a block; shared memory: the list, then the scores.
-extern "C" __global__ void KP_BOUNDS(256) sample(SampleArgs a) {
+extern "C" __global__ void KP_BOUNDS(512) sample(SampleArgs a) {
   __shared__ SampleShared shared;
   KP_DYN_SHARED(kp_u64, list);
   kp_launch_dependents();
@@ -382,7 +395,7 @@ extern "C" __global__ void KP_BOUNDS(256) sample(SampleArgs a) {
 }
 
 /// A draw and the gather_sum behind it; see backend/gpu/fusion.h.
-extern "C" __global__ void KP_BOUNDS(256) sample_feed(SampleFeedArgs a) {
+extern "C" __global__ void KP_BOUNDS(512) sample_feed(SampleFeedArgs a) {
   __shared__ SampleShared shared;
   KP_DYN_SHARED(kp_u64, list);
   kp_launch_dependents();
