@@ -24,7 +24,7 @@ usage: tools/gpu-check.sh [options]
 TEXT
 }
 
-steps=(machine waits doctor ops fixtures clones say bench compare_tiny bench_full long compare_full sanitizer)
+steps=(machine waits doctor ops fixtures clones say bench compare_tiny sanitizer bench_full voice long compare_full)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 pack='' build=$root/build/gpu-check bin='' out=$root/build/gpu-check-log work=$root/build/gpu-check-work device=gpu libraries='' tokenizer='' sizes='0.6b 1.7b'
 total=470 quick=no only=()
@@ -201,6 +201,26 @@ step_bench_full() {
   [ $failed = 0 ]
 }
 
+# A reference of 10 s through both encoders, and the request that speaks with it.
+step_voice() {
+  snapshots_ready || return
+  [ -e "$work/base/speech_tokenizer/model.safetensors" ] || { cat "$out/snapshots.txt" && echo "note: no base snapshot" && return 1; }
+  export SKALD_SELF_TEST=off
+  python3 - "$work/clip.wav" <<'PY'
+import math, struct, sys, wave
+with wave.open(sys.argv[1], "wb") as w:
+    w.setnchannels(1), w.setsampwidth(2), w.setframerate(24000)
+    rate = 24000
+    tone = lambda i: math.sin(2 * math.pi * 160 * i / rate) * (0.6 + 0.4 * math.sin(2 * math.pi * 3 * i / rate))
+    w.writeframes(b"".join(struct.pack("<h", int(9000 * tone(i) + 2000 * math.sin(i * i % 977))) for i in range(10 * rate)))
+PY
+  for _ in 1 2 3; do
+    timeout -k 5 60 "$bin/skald" voice add anna --replace --model "$work/base" --device "$device" --from "$work/clip.wav" --text "A tone of ten seconds." \
+      --identity synthetic --voices "$work/voices" --json || return 1
+  done | tee "$out/voice.json"
+  echo "note: both encoders, 10 s: $(sed -n 's/.*"encode_ms": *\([0-9.]*\).*/\1/p' "$out/voice.json" | tr '\n' ' ')ms"
+}
+
 step_long() {
   local size=${sizes%% *}
   snapshots_ready || return
@@ -245,20 +265,29 @@ step_compare_full() {
 }
 
 step_sanitizer() {
-  local tool tools='memcheck racecheck' failed=0
+  local tool name failed=0 late=0 clean=0
   command -v compute-sanitizer >/dev/null || skip "there is no compute-sanitizer"
-  for tool in $tools; do
-    for name in kernels_rows_test kernels_sample_op_test kernels_encode_test kernels_attention_test; do
+  for tool in memcheck racecheck; do
+    for name in rows sample_op attention audio speaker encode linear; do
       echo "== $tool $name"
-      timeout -k 5 40 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/$name" --gtest_brief=1 --gtest_filter='-*Many*:*Long*'
-      case $? in
-        0) ;;
-        124) echo "$tool $name: out of time" ;;
-        *) failed=$((failed + 1)) && echo "$tool $name: failed" ;;
+      (
+        timeout -k 5 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/kernels_${name}_test" --gtest_brief=1 \
+          --gtest_filter='-*Many*:*Long*:*EverySize*' >"$out/sanitizer-$tool-$name.txt" 2>&1
+        echo $? >"$out/sanitizer-$tool-$name.status"
+      ) &
+    done
+    wait
+  done
+  for tool in memcheck racecheck; do
+    for name in rows sample_op attention audio speaker encode linear; do
+      case $(cat "$out/sanitizer-$tool-$name.status") in
+        0) clean=$((clean + 1)) ;;
+        124 | 137) late=$((late + 1)) && echo "$tool $name: out of time" ;;
+        *) failed=$((failed + 1)) && echo "$tool $name: failed" && tail -n 5 "$out/sanitizer-$tool-$name.txt" ;;
       esac
     done
   done
-  echo "note: $failed with findings, of $tools"
+  echo "note: memcheck, racecheck: $clean runs clean, $failed with findings, $late out of time"
   [ $failed = 0 ]
 }
 
@@ -271,6 +300,8 @@ limit_of() {
     fixtures) echo 90 ;;
     bench_full) echo 150 ;;
     compare_full) echo 180 ;;
+    sanitizer) echo 130 ;;
+    voice) echo 90 ;;
     *) echo 60 ;;
   esac
 }
@@ -283,6 +314,9 @@ make_snapshots() {
     (python3 "$root/tools/make_snapshot.py" "$work/$size.part" --size "$size" ${tokenizer:+--tokenizer "$tokenizer"} &&
       mv "$work/$size.part" "$work/$size") &
   done
+  [ -e "$work/base/speech_tokenizer/model.safetensors" ] ||
+    (python3 "$root/tools/make_snapshot.py" "$work/base.part" --size "${sizes%% *}" --type base ${tokenizer:+--tokenizer "$tokenizer"} &&
+      mv "$work/base.part" "$work/base") &
   wait
   rm -f "$work/making"
 }
@@ -292,7 +326,7 @@ make_snapshots() {
 needs_snapshots=no
 for step in "${steps[@]}"; do
   declare -F "step_$step" >/dev/null || { echo "gpu-check: there is no step $step; --list names them" >&2 && exit 2; }
-  case $step in bench_full | long | compare_full) needs_snapshots=yes ;; esac
+  case $step in bench_full | voice | long | compare_full) needs_snapshots=yes ;; esac
 done
 rm -f "$work/making" "$out/bench.lines" "$out/compare.lines"
 if [ $needs_snapshots = yes ] && [ -n "$sizes" ]; then

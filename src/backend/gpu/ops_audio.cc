@@ -31,7 +31,6 @@ constexpr Tiling kTilings[] = {
     {1, "conv_8", 8 * 4 * (64 + 272)},
     {2, "conv_16", 8 * 2 * (128 + 272)},
     {4, "conv_32", 8 * 2 * (256 + 272)},
-    {8, "conv_64", 8 * (512 + 272)},
 };
 
 /// The tiling that is done first: a block's time grows with its rows, and where there are more blocks than

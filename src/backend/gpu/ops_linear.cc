@@ -53,8 +53,9 @@ Launch few_launch(const Binder& b, ProductArgs args, int panels, int rows, bool 
 Launch many_launch(ProductArgs args, int panels, int rows, ElementKind kind) {
   args.row_groups = 1;
   while (args.row_groups < kWarps && args.row_groups * 4 < rows) args.row_groups *= 2;
+  args.panels = panels;
   const int wide = kWarps / args.row_groups, tile = 4 * args.row_groups;
-  const int64_t blocks = int64_t{(panels + wide - 1) / wide} * ((rows + tile - 1) / tile) + args.carry.blocks;
+  const int64_t blocks = int64_t{(panels + wide - 1) / wide} * ((rows + tile - 1) / tile);
   return Launch::make(std::string("product_") + name_of(kind) + "_many", blocks, kBlock, args);
 }
 
@@ -213,7 +214,7 @@ Launch product_launch(const Binder& b, ProductArgs args, const std::vector<Matri
   int panels = 0;
   for (const MatrixArgs& m : matrices) panels += panels_of(m);
   const int rows = args.lanes.lanes * args.lanes.rows;
-  const bool plain = args.matrix[0].taps == 1 && args.matrix[0].phases == 1 && args.carry.blocks == 0;
+  const bool plain = args.matrix[0].taps == 1 && args.matrix[0].phases == 1;
   return rows <= kFewRows && plain ? few_launch(b, args, panels, rows, false, kind)
                                    : many_launch(args, panels, rows, kind);
 }

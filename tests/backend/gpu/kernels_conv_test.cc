@@ -77,7 +77,7 @@ TEST_F(Tiles, AllLeaveTheSameBits) {
   if (devices.front() == "gpu") GTEST_SKIP() << "a GPU has the compute units that it has";
   devices.emplace_back("race");
   for (const std::string& device : devices)
-    for (const TileCase& tile : {TileCase{1, "conv_64"}, {8, "conv_32"}, {16, "conv_16"}, {32, "conv_8"}}) {
+    for (const TileCase& tile : {TileCase{8, "conv_32"}, {16, "conv_16"}, {32, "conv_8"}}) {
       const std::vector<float> all = run(device, tile);
       if (first.empty()) first = all;
       expect_same_bits(first, all, device + ", " + tile.kernel);

@@ -104,16 +104,9 @@ struct ProductArgs {
   const float* factor;  ///< [rows]: what the sums of a row are multiplied with, after `normalise`; or absent
   MatrixArgs matrix[3];
   int matrices;
-  int panels;      ///< product_*_few kernels: of all matrices, or of each of a pair
+  int panels;      ///< of all matrices and phases, or of each of a pair
   int row_groups;  ///< product_*_many: groups of 4 rows of one block, 1, 2, 4 or 8
   EpilogueArgs to;
-  /// Rows to copy by additional blocks once the product has its own input: the state of a convolution.
-  struct {
-    const float* from;  ///< lane l, row r of its input: from + (l * (history + rows) + r) * width
-    float* state;       ///< slot s: state + s * history * stride
-    kp_i64 stride;
-    int history, width, blocks;
-  } carry;
 };
 
 /// split_rows: rows as three bf16 parts each, in the order of a matrix unit (matrix.cuh).

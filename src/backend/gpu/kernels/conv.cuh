@@ -281,4 +281,3 @@ KP_DEV void conv_tile(const ConvArgs& a, float* shared) {
 CONV_TILE(conv_8, 1, 4, 2)
 CONV_TILE(conv_16, 2, 2, 2)
 CONV_TILE(conv_32, 4, 2, 2)
-CONV_TILE(conv_64, 8, 1, 1)

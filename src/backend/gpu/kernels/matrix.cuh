@@ -1,7 +1,7 @@
 // Products of many rows by bf16 matrices on matrix units: prompts and wide batches.
 //
 // Float32 inputs are split into three bf16 parts whose sum they are, so every product of an input and a weight
-// is exact and only the sums round, as in the kernels of product.cuh, in another order. The groups of inputs of
+// is exact and only the sums round, as in the kernels of panel.cuh, in another order. The groups of inputs of
 // a panel are cut into 8 parts, one a warp; a part is summed up by the matrix unit 16 inputs at a time, and the
 // parts are added in order: a row has the same bits in any company.
 #pragma once
