@@ -37,7 +37,9 @@ int groups_ahead(const MatrixArgs& m, bool pair, ElementKind kind) {
 
 /// A few rows: a block is a panel (of both matrices with `pair`) by 1, 2 or 4 rows.
 Launch few_launch(const Binder& b, ProductArgs args, int panels, int rows, bool pair, ElementKind kind) {
-  const int tile = rows <= 1 ? 1 : rows == 2 ? 2 : 4;
+  // Four rows of a pair exchange 68 KB: more than a block has on AMD, and than Launch promises there.
+  const bool narrow = pair && !b.target().traits().async_copies;
+  const int tile = rows <= 1 ? 1 : rows == 2 || narrow ? 2 : 4;
   const int64_t blocks = int64_t{panels} * ((rows + tile - 1) / tile);
   args.panels = panels;
   const int ahead = tile == 1 ? groups_ahead(args.matrix[0], pair, kind) : tile == 4 && pair ? 2 : 4;
