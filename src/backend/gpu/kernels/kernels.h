@@ -51,7 +51,7 @@ inline constexpr std::string_view kEncode[] = {SKALD_ENCODE_KERNELS(SKALD_NAME)}
 
 inline constexpr KernelModule kKernelModules[] = {
     {"product", "backend/gpu/kernels/product.cuh", modules::kProduct},
-    {"many", "backend/gpu/kernels/product_many.cuh", modules::kMany},
+    {"product_many", "backend/gpu/kernels/product_many.cuh", modules::kMany},
     {"attention", "backend/gpu/kernels/attention.cuh", modules::kAttention},
     {"rows", "backend/gpu/kernels/rows.cuh", modules::kRows},
     {"sample", "backend/gpu/kernels/sample.cuh", modules::kSample},
