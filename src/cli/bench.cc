@@ -205,8 +205,10 @@ std::string length_table(const BenchReport& r) {
 std::string machine_text(const BenchReport& r) {
   std::string out =
       r.read_bandwidth() > 0
-          ? fmt::format("reads {:.1f} GB/s ({:.1f} to {:.1f} during, {:.1f} before, {:.1f} after)",
-                        r.read_bandwidth() / 1e9, r.read_speed.min / 1e9, r.read_speed.max / 1e9,
+          ? fmt::format("reads {:.1f} GB/s ({}{:.1f} before, {:.1f} after)", r.read_bandwidth() / 1e9,
+                        r.read_speed.samples > 0 ? fmt::format("{:.1f} to {:.1f} during, ",
+                                                               r.read_speed.min / 1e9, r.read_speed.max / 1e9)
+                                                 : "",
                         r.speed_before.read_bytes_per_second / 1e9, r.speed_after.read_bytes_per_second / 1e9)
           : "the bandwidth is unknown: no memory for its measurement";
   out += fmt::format(", multiplies {:.0f} GFLOP/s\n", r.peak_flops() / 1e9);

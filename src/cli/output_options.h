@@ -17,6 +17,7 @@ struct OutputOptions {
   std::string out;  ///< -o; "-" = standard output
   bool json = false;
   bool raw = false, floats = false;  ///< of audio
+  bool audio = false;                ///< what is written is audio
 
   bool to_stdout() const { return out == "-"; }
 };

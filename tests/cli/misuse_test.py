@@ -256,6 +256,13 @@ class Places(Case):
                               env=environment(), stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 1, done.stderr)
 
+    def test_wav_does_not_go_by_another_name(self):
+        for name in ("o.mp3", "o.OGG", "o.flac"):
+            result = self.assert_status(say("-o", self.dir / name, TEXT), 2)
+            self.assertIn("would hold WAV under another format's name", result.err)
+            self.assert_nothing_left()
+        self.assert_status(say("--raw", "-o", self.dir / "o.opus", TEXT), 0)
+
     def test_an_old_file_survives_a_failure(self):
         (self.dir / "o.wav").write_text("old")
         self.assert_status(say("--model", MODELS / "tiny-endless", "-o", self.dir / "o.wav", TEXT), 5)

@@ -50,11 +50,12 @@ OpenDevice open_device(const GpuOptions& options) {
       problems += fmt::format("{}{}: {}", problems.empty() ? "" : "; ", v.report.vendor, v.report.problem);
   }
   order_devices(devices);
+  const bool any = options.device == "gpu" || options.device == "discrete";
   if (devices.empty())
     throw Error(ErrorCode::device,
-                fmt::format("there is no GPU for \"{}\" ({}); `skald doctor` lists what was tried, and "
+                fmt::format("there is no GPU{} ({}); `skald doctor` lists what was tried, and "
                             "--device cpu runs without one",
-                            options.device, problems));
+                            any ? "" : fmt::format(" for \"{}\"", options.device), problems));
   OpenDevice open;
   open.info = choose_device(devices, options.device);
   for (const OpenVendor& v : vendors)
