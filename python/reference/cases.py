@@ -257,8 +257,9 @@ ENCODE_CASES = (
 
 
 def kind(case: Case) -> tuple:
-    """Cases of one kind differ in their words and limits only."""
-    return (case.model, case.layout, bool(case.instruct), bool(case.ref_frames), bool(case.clip), case.samples_talker)
+    """Cases of one kind differ in their words, limits, layout and where a reference comes from: nothing that the
+    networks see but through the prompt, whose rows every case stores."""
+    return (case.model, bool(case.instruct), bool(case.ref_frames or case.clip), case.samples_talker)
 
 
 # The first case of each kind stores activations too; in the others codes, prompt and waveform pin the run.
