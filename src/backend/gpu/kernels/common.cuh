@@ -53,6 +53,12 @@ KP_DEV bool row_counts(const LaneArgs& a, int row) {
   return row % a.rows < read_lane(a, row / a.rows).rows;
 }
 
+/// Row `row` of an op's input: the rows of its lanes one behind the other.
+KP_DEV const float* input_row(const InputArgs& x, const LaneArgs& lanes, int row) {
+  const int lane = row / lanes.rows;
+  return x.data + lane * x.lane_stride + (kp_i64)(row - lane * lanes.rows) * x.row_stride;
+}
+
 /// Element `at` of a table.
 KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
   if (t.kind == kElementF32) return ((const float*)t.data)[at];

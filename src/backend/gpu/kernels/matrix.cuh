@@ -33,8 +33,7 @@ extern "C" __global__ void KP_BOUNDS(256) split_rows(SplitRowsArgs a) {
   kp_wait_previous();
   const int row = kp_bid();
   if (!row_counts(a.lanes, row)) return;
-  const int lane = row / a.lanes.rows;
-  const float* x = a.x.data + lane * a.x.lane_stride + (kp_i64)(row - lane * a.lanes.rows) * a.x.row_stride;
+  const float* x = input_row(a.x, a.lanes, row);
   if (a.norm.weight) {
     float squares = 0.0f;
     for (int i = kp_tid(); i < a.width; i += kRowThreads) squares = kp_fma(x[i], x[i], squares);

@@ -155,10 +155,6 @@ struct PanelIndex {
   int matrix, phase, panel;
   int column;  ///< of the panel's first output, among the columns of one output row
 };
-KP_DEV const float* input_row(const ProductArgs& a, int row) {
-  const int lane = row / a.lanes.rows;
-  return a.x.data + lane * a.x.lane_stride + (kp_i64)(row - lane * a.lanes.rows) * a.x.row_stride;
-}
 
 /// Weights of kAhead groups on their way, of one panel or (kPair) of two, in registers.
 template <int kKind, int kAhead, bool kPair, bool kTaps>

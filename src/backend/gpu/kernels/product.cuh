@@ -102,7 +102,7 @@ struct RowTile {
     own = kp_min_i(first + kp_min_i(kp_lane(), kRows - 1), rows - 1), own_lane = own / a.lanes.rows;
   }
   KP_METHOD const float* input(const ProductArgs& a, int r) const {
-    return kRows == 1 ? a.x.data : input_row(a, kp_min_i(first + r, rows - 1));
+    return kRows == 1 ? a.x.data : input_row(a.x, a.lanes, kp_min_i(first + r, rows - 1));
   }
   /// Whether row r is this lane's and counts.
   KP_METHOD bool stores(const ProductArgs& a, const LaneState& state, int r) const {

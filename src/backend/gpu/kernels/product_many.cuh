@@ -76,7 +76,7 @@ KP_DEV void product_many(const ProductArgs& a) {
   KP_UNROLL
   for (int r = 0; r < kManyRows; ++r) {
     counts[r] = row_counts(a.lanes, first + r);
-    f.row[r] = input_row(a, kp_min_i(first + r, a.lanes.lanes * a.lanes.rows - 1));
+    f.row[r] = input_row(a.x, a.lanes, kp_min_i(first + r, a.lanes.lanes * a.lanes.rows - 1));
   }
   if (!(counts[0] || counts[1] || counts[2] || counts[3])) return;
   const int size = part_size(panel), end = panel.groups * panel.taps;
@@ -121,8 +121,7 @@ extern "C" __global__ void KP_BOUNDS(256) normalise(NormaliseArgs a) {
   kp_wait_previous();
   const int row = kp_bid();
   if (!row_counts(a.lanes, row)) return;
-  const int lane = row / a.lanes.rows;
-  const float* x = a.x.data + lane * a.x.lane_stride + (kp_i64)(row - lane * a.lanes.rows) * a.x.row_stride;
+  const float* x = input_row(a.x, a.lanes, row);
   if (!a.factors) {
     RowNorm norm = {0.0f, 1.0f};
     if (a.norm.kind != 0) norm = row_norm(a.norm, x, a.width, part);
