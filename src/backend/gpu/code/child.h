@@ -1,6 +1,7 @@
 // A program run beside this process, with a deadline: whatever it does, this process goes on.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -23,8 +24,16 @@ struct ChildResult {
 /// Runs a program and waits for its end, at most `deadline_ms`; then its whole process group is killed. The
 /// descriptors in `pass` become 3, 4, ... in the child; everything else is closed to it. Safe beside other
 /// threads: posix_spawn runs no code of ours between fork and exec.
+/// `enough`: somebody else may end the wait, and the child with it.
 ChildResult run_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                      const std::vector<int>& pass, int deadline_ms);
+                      const std::vector<int>& pass, int deadline_ms,
+                      const std::atomic<bool>* enough = nullptr);
+
+/// The same for a program that may hang once and not again: while it has not ended another one is started
+/// every `again_ms`. The first goes on, as a slow start is no hang, and so does the last. The first that ends
+/// counts; the others are killed.
+ChildResult run_child_again(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                            int deadline_ms, int again_ms);
 
 /// Anonymous memory with a descriptor. Throws Error(io).
 class MemoryFile {

@@ -191,7 +191,8 @@ ProbeResult probe_driver(const Driver& driver, const GpuOptions& options) {
   std::vector<std::string> arguments{"probe", vendor_prefix(driver.vendor()),
                                      driver.library().file().string()};
   for (std::string& folder : folder_names(options)) arguments.push_back(std::move(folder));
-  const ChildResult child = run_child(helper, arguments, {}, options.probe_deadline_ms);
+  constexpr int kAgain = 4000;  // a driver that hangs once does not keep a server from its work for long
+  const ChildResult child = run_child_again(helper, arguments, options.probe_deadline_ms, kAgain);
   if (child.ok()) {
     result.compiler = first_line(child.output), result.architectures = second_line(child.output);
   } else if (child.exit_code == kHelperNoLibrary) {

@@ -163,6 +163,39 @@ TEST(Child, OutputStatusSignalAndDeadline) {
   EXPECT_FALSE(run_child("/no/such/program", {}, {}, 1000).started);
 }
 
+TEST(Child, OneThatHangsOnceIsStartedAgain) {
+  const TempFolder folder;
+  const auto once = [&](const std::string& hang) {
+    return run_child_again(
+        "/bin/sh",
+        {"-c", "mkdir '" + (folder.path() / "once").string() + "' 2>/dev/null && " + hang + "; echo ok"},
+        20000, 300);
+  };
+  const auto from = std::chrono::steady_clock::now();
+  const ChildResult again = once("sleep 60");
+  EXPECT_TRUE(again.ok());
+  EXPECT_EQ(again.output, "ok\n");
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(15));
+}
+
+TEST(Child, AFirstThatIsSlowIsWaitedFor) {
+  // Those that are started meanwhile hang.
+  const TempFolder folder;
+  const ChildResult slow = run_child_again("/bin/sh",
+                                           {"-c", "mkdir '" + (folder.path() / "once").string() +
+                                                      "' 2>/dev/null || exec sleep 60; sleep 2; echo first"},
+                                           30000, 200);
+  EXPECT_TRUE(slow.ok());
+  EXPECT_EQ(slow.output, "first\n");
+}
+
+TEST(Child, SeveralThatHangEndWithTheDeadline) {
+  const auto from = std::chrono::steady_clock::now();
+  EXPECT_TRUE(run_child_again("/bin/sh", {"-c", "sleep 60"}, 700, 200).timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(20));
+  EXPECT_FALSE(run_child_again("/no/such/program", {}, 1000, 200).started);
+}
+
 TEST(Child, ALongOutputIsCutFromTheFront) {
   const ChildResult r = run_child("/bin/sh", {"-c", "seq 1 20000; echo end"}, {}, 10000);
   EXPECT_LE(r.output.size(), ChildResult::kMost);
