@@ -105,7 +105,8 @@ step_fuzz() {
     mkdir -p "build/fuzz/corpus/$name" "build/fuzz/seeds/$name" build/fuzz/found
     echo "== $name, $seconds s"
     "build/fuzz/bin/$name" -max_total_time=$seconds -seed=1 -timeout=20 -rss_limit_mb=3072 -print_final_stats=1 \
-      -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" "build/fuzz/seeds/$name"
+      -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/corpus/$name" "build/fuzz/seeds/$name" ||
+      { echo "$name found something, see build/fuzz/found" && return 1; }  # its own status, 77, would mean skipped
   done
   note "$(echo "$names" | wc -w) targets, $seconds s each"
 }
