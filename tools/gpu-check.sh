@@ -217,7 +217,7 @@ PY
   for _ in 1 2 3; do
     timeout -k 5 60 "$bin/skald" voice add anna --replace --model "$work/base" --device "$device" --from "$work/clip.wav" --text "A tone of ten seconds." \
       --identity synthetic --voices "$work/voices" --json || return 1
-  done | tee "$out/voice.json"
+  done | tee "$out/voice.json" || return 1
   echo "note: both encoders, 10 s: $(sed -n 's/.*"encode_ms": *\([0-9.]*\).*/\1/p' "$out/voice.json" | tr '\n' ' ')ms"
 }
 

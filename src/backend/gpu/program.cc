@@ -58,8 +58,6 @@ Kernels::Kernels(const Context& context, const std::vector<DeviceCode>& code, st
   }
 }
 
-FunctionHandle Kernels::find(const std::string& name) const { return look_up(name).function; }
-
 FunctionHandle Kernels::find(const std::string& name, uint32_t dynamic_shared) const {
   Found& found = look_up(name);
   if (dynamic_shared > found.shared && context_.api().set_function) {

@@ -18,9 +18,8 @@ class Kernels {
   /// Throws Error(device_code) when an image is not for this device.
   Kernels(const Context& context, const std::vector<DeviceCode>& code, std::string architecture);
 
-  /// Throws Error(device_function) when no module has it.
-  FunctionHandle find(const std::string& name) const;
-  /// The same, ready for so much dynamic shared memory.
+  /// A kernel that is ready for so much dynamic shared memory. Throws Error(device_function) when no module
+  /// has it.
   FunctionHandle find(const std::string& name, uint32_t dynamic_shared) const;
   /// One launch on a stream. `overlap`: it may start before the one ahead of it has ended (programmatic
   /// dependent launch), as all our kernels wait for that themselves.

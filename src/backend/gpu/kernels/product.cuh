@@ -184,16 +184,16 @@ KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* share
     product_few<kind, count, ahead, pair>(a, tile, kp_bid() - tile * a.panels, shared); \
   }
 // Residents: as many as are wanted beside what comes before and behind, without spilling.
-#define PRODUCTS_FEW(type, kind, one, eight, twelve, pair_one, pair_eight) \
-  PRODUCT_FEW(product_##type##_1, kind, 1, 4, false, one)                  \
-  PRODUCT_FEW(product_##type##_1_8, kind, 1, 8, false, eight)              \
-  PRODUCT_FEW(product_##type##_1_12, kind, 1, 12, false, twelve)           \
-  PRODUCT_FEW(product_##type##_2, kind, 2, 4, false, 3)                    \
-  PRODUCT_FEW(product_##type##_4, kind, 4, 4, false, 1)                    \
-  PRODUCT_FEW(pair_##type##_1, kind, 1, 4, true, pair_one)                 \
-  PRODUCT_FEW(pair_##type##_1_8, kind, 1, 8, true, pair_eight)             \
-  PRODUCT_FEW(pair_##type##_2, kind, 2, 4, true, 2)                        \
+#define PRODUCTS_FEW(type, kind)                            \
+  PRODUCT_FEW(product_##type##_1, kind, 1, 4, false, 4)     \
+  PRODUCT_FEW(product_##type##_1_8, kind, 1, 8, false, 3)   \
+  PRODUCT_FEW(product_##type##_1_12, kind, 1, 12, false, 2) \
+  PRODUCT_FEW(product_##type##_2, kind, 2, 4, false, 3)     \
+  PRODUCT_FEW(product_##type##_4, kind, 4, 4, false, 1)     \
+  PRODUCT_FEW(pair_##type##_1, kind, 1, 4, true, 3)         \
+  PRODUCT_FEW(pair_##type##_1_8, kind, 1, 8, true, 2)       \
+  PRODUCT_FEW(pair_##type##_2, kind, 2, 4, true, 2)         \
   PRODUCT_FEW(pair_##type##_4, kind, 4, 2, true, 1)
-PRODUCTS_FEW(f32, kElementF32, 4, 3, 2, 3, 2)
-PRODUCTS_FEW(bf16, kElementBf16, 4, 3, 2, 3, 2)
-PRODUCTS_FEW(int8, kElementInt8, 4, 3, 2, 3, 2)
+PRODUCTS_FEW(f32, kElementF32)
+PRODUCTS_FEW(bf16, kElementBf16)
+PRODUCTS_FEW(int8, kElementInt8)

@@ -21,7 +21,8 @@ KP_DEV PanelIndex find_panel(const ProductArgs& a, int n) {
 /// First groups of the parts: part n is [n * size, (n + 1) * size), cut off at the end.
 KP_DEV int part_size(const Panel& p) { return (p.groups * p.taps + kParts - 1) / kParts; }
 
-/// The same from registers, each group fetched when the one kAhead before it has been used.
+/// Adds groups [from, to), the first of which have been fetched, to acc[0]: each further group is fetched when the
+/// one kAhead before it has been used.
 template <int kKind, int kRows, int kAhead, class Queue>
 KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, int from, int to, Queue& queue,
                             Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs], float* squares) {
