@@ -201,24 +201,13 @@ step_bench_full() {
   [ $failed = 0 ]
 }
 
-# A reference of 10 s through both encoders, and the request that speaks with it.
+# A reference of 10 s through both encoders.
 step_voice() {
   snapshots_ready || return
   [ -e "$work/base/speech_tokenizer/model.safetensors" ] || { cat "$out/snapshots.txt" && echo "note: no base snapshot" && return 1; }
   export SKALD_SELF_TEST=off
-  python3 - "$work/clip.wav" <<'PY'
-import math, struct, sys, wave
-with wave.open(sys.argv[1], "wb") as w:
-    w.setnchannels(1), w.setsampwidth(2), w.setframerate(24000)
-    rate = 24000
-    tone = lambda i: math.sin(2 * math.pi * 160 * i / rate) * (0.6 + 0.4 * math.sin(2 * math.pi * 3 * i / rate))
-    w.writeframes(b"".join(struct.pack("<h", int(9000 * tone(i) + 2000 * math.sin(i * i % 977))) for i in range(10 * rate)))
-PY
-  for _ in 1 2 3; do
-    timeout -k 5 60 "$bin/skald" voice add anna --replace --model "$work/base" --device "$device" --from "$work/clip.wav" --text "A tone of ten seconds." \
-      --identity synthetic --voices "$work/voices" --json || return 1
-  done | tee "$out/voice.json" || return 1
-  echo "note: both encoders, 10 s: $(sed -n 's/.*"encode_ms": *\([0-9.]*\).*/\1/p' "$out/voice.json" | tr '\n' ' ')ms"
+  bench base "$work/base" --frames 20 --warm-runs $([ $quick = yes ] && echo 1 || echo 5) || return 1
+  echo "note: $(fields '{(r := j["reference"])["audio_seconds"]:.0f} s through both encoders: first {r["first_ms"]:.1f} ms, then {r["ms"]["median"]:.1f} ms' "$out/base.json")"
 }
 
 step_long() {
@@ -264,31 +253,29 @@ step_compare_full() {
   [ $failed = 0 ]
 }
 
+# sanitize TOOL PROGRAM TEST: what it found, and its exit status, in a file each.
+sanitize() {
+  local log=$out/sanitizer/$1-$2-${3//\//-}
+  timeout -k 5 180 compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/$2" --gtest_brief=1 --gtest_filter="$3" >"$log.txt" 2>&1
+  echo "$? $SECONDS" >"$log.status"
+}
+
+# Every operation test under both tools, each in a process of its own: one is slow, many at once are not.
 step_sanitizer() {
-  local tool name failed=0 late=0 clean=0
   command -v compute-sanitizer >/dev/null || skip "there is no compute-sanitizer"
-  for tool in memcheck racecheck; do
-    for name in rows sample_op attention audio speaker encode linear; do
-      echo "== $tool $name"
-      (
-        timeout -k 5 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/kernels_${name}_test" --gtest_brief=1 \
-          --gtest_filter='-*Many*:*Long*:*EverySize*' >"$out/sanitizer-$tool-$name.txt" 2>&1
-        echo $? >"$out/sanitizer-$tool-$name.status"
-      ) &
+  rm -rf "$out/sanitizer" && mkdir "$out/sanitizer"
+  local tool name test
+  for tool in racecheck memcheck; do
+    for name in attention linear encode audio speaker rows sample_op; do
+      "$bin/kernels_${name}_test" --gtest_list_tests --gtest_filter='-*Many*:*Long*:*EverySize*:Fft.*' |
+        awk '/^[^ ]+\.$/ { suite = $1 } /^  / { print suite $1 }' |
+        while read -r test; do echo "$tool" "kernels_${name}_test" "$test"; done
     done
-    wait
-  done
-  for tool in memcheck racecheck; do
-    for name in rows sample_op attention audio speaker encode linear; do
-      case $(cat "$out/sanitizer-$tool-$name.status") in
-        0) clean=$((clean + 1)) ;;
-        124 | 137) late=$((late + 1)) && echo "$tool $name: out of time" ;;
-        *) failed=$((failed + 1)) && echo "$tool $name: failed" && tail -n 5 "$out/sanitizer-$tool-$name.txt" ;;
-      esac
-    done
-  done
-  echo "note: memcheck, racecheck: $clean runs clean, $failed with findings, $late out of time"
-  [ $failed = 0 ]
+  done >"$out/sanitizer/runs.txt"
+  xargs -P "$(nproc)" -L 1 bash -c 'sanitize "$@"' sanitize <"$out/sanitizer/runs.txt"
+  cat "$out"/sanitizer/*.status | awk -v runs="$(wc -l <"$out/sanitizer/runs.txt")" '
+    $1 == 0 { clean++ } $1 == 124 || $1 == 137 { late++ }
+    END { printf "note: memcheck, racecheck: %d of %d runs clean, %d out of time\n", clean, runs, late; exit clean != runs }'
 }
 
 # Seconds that a step may take.
@@ -300,7 +287,7 @@ limit_of() {
     fixtures) echo 90 ;;
     bench_full) echo 150 ;;
     compare_full) echo 180 ;;
-    sanitizer) echo 130 ;;
+    sanitizer) echo 200 ;;
     voice) echo 90 ;;
     *) echo 60 ;;
   esac
@@ -345,7 +332,7 @@ for step in "${steps[@]}"; do
     continue
   fi
   # A shell of its own, so that the limit ends the step with everything it started.
-  export -f usage skip fields run_tests bench compare snapshots_ready "step_$step"
+  export -f usage skip fields run_tests bench compare sanitize snapshots_ready "step_$step"
   export bin out work device fixtures sizes quick
   timeout -k 5 "$limit" bash -c "set -uo pipefail; step_$step" >"$log" 2>&1 </dev/null
   status=$?

@@ -1,4 +1,5 @@
 // skald bench: where a frame's time goes, beside what the machine can do.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -32,6 +33,7 @@ bytes            packed weights, table entries, keys and values, each once; not 
 read bandwidth   streaming sum over memory much larger than the caches, same threads, before, after and (with
                  256 MB of weights or more) after every chunk; the median of the latter counts, and the share
                  of a frame is that of the bandwidth around it. Peak: independent float32 multiply-adds
+reference        of a Base model: 10 s through both encoders as `voice add` does it, without loading them
 Numbers of a machine with other work are marked.)";
 
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
@@ -115,6 +117,30 @@ Json kernels_json(const BenchReport& r) {
   return kernels;
 }
 
+Json reference_json(const diagnose::ReferenceReport& r) {
+  if (r.audio_seconds == 0) return nullptr;
+  Json ops = Json::array();
+  for (const diagnose::OpTime& op : r.ops)
+    ops.push_back({{"label", op.label}, {"kind", op.kind}, {"ops", op.ops}, {"ms", rounded(op.ms)}});
+  return {{"audio_seconds", r.audio_seconds},
+          {"first_ms", rounded(r.first_ms)},
+          {"ms", to_json(r.ms)},
+          {"ops", std::move(ops)}};
+}
+
+std::string reference_text(const diagnose::ReferenceReport& r) {
+  constexpr size_t kRows = 12;
+  std::string out = fmt::format(
+      "\na reference of {:.0f} s through both encoders: {:.1f} ms, the first {:.1f} ms; its slowest ops, "
+      "each "
+      "by itself\n",
+      r.audio_seconds, r.ms.median, r.first_ms);
+  for (size_t i = 0; i < std::min(kRows, r.ops.size()); ++i)
+    out += fmt::format("{:<36} {:<14} {:>4} {:>9.3f} ms\n", r.ops[i].label, r.ops[i].kind, r.ops[i].ops,
+                       r.ops[i].ms);
+  return out;
+}
+
 std::string kernel_table(const BenchReport& r) {
   std::string out = "\na frame's kernels, those of a name one after the other\n";
   for (const backend::KernelTime& k : r.kernels)
@@ -168,6 +194,7 @@ Json to_json(const BenchReport& r, const std::string& model) {
           {"frame_ms", behind(r.frame_ms)},
           {"idle_share", behind(r.idle_share)},
           {"kernels", kernels_json(r)},
+          {"reference", reference_json(r.reference)},
           {"stages", stages_json(r)},
           {"language_model", to_json(r.language_model, r)},
           {"lengths", std::move(lengths)},
@@ -248,6 +275,7 @@ std::string to_text(const BenchReport& r, const std::string& model) {
         r.read_bandwidth() > 0 ? 1e3 * r.language_model.bytes / r.read_bandwidth() : 0.0, 100 * r.idle_share);
   out += stage_table(r) + "\n" + length_table(r);
   if (!r.kernels.empty()) out += kernel_table(r);
+  if (r.reference.audio_seconds > 0) out += reference_text(r.reference);
   return out +
          fmt::format(
              "\nmedians over frames {} to {}; codec in chunks of {} frames; `skald bench --help` defines "

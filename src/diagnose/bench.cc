@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "base/pool.h"
 #include "diagnose/process_usage.h"
 #include "diagnose/timed_device.h"
 #include "engine/core.h"
+#include "engine/make_voice.h"
 #include "engine/streams.h"
 
 namespace skald::diagnose {
@@ -27,6 +29,7 @@ constexpr int32_t kPromptRoom = 256;  // cache positions beyond the frames: the 
 constexpr int32_t kMostWarmUpFrames = 8;
 constexpr int32_t kLengths[] = {64, 256, 1024, 4096};
 constexpr int32_t kLengthWindow = 32;
+constexpr int32_t kReferenceSeconds = 10;
 
 void check_options(const BenchOptions& o) {
   const auto check = [](const char* name, int64_t value, int64_t least, int64_t most) {
@@ -60,6 +63,18 @@ SpeechRequest make_request(const model::ModelConfig& config, const BenchOptions&
   r.request_id = "bench";
   r.max_frames = frames;
   r.sampling.min_new_tokens = frames + 1;  // so the stop token is never drawn
+  return r;
+}
+
+/// A tone whose loudness moves like that of syllables: the encoders' work depends on the length alone.
+VoiceRequest make_recording() {
+  VoiceRequest r;
+  r.name = "bench", r.identity = SpeakerIdentity::synthetic, r.ref_text = std::string(kText);
+  for (int32_t i = 0; i < kReferenceSeconds * engine::kCodecRate; ++i) {
+    const double t = static_cast<double>(i) / engine::kCodecRate;
+    const double loudness = 0.2 + 0.1 * std::sin(2 * std::numbers::pi * 3 * t);
+    r.recording.samples.push_back(static_cast<float>(loudness * std::sin(2 * std::numbers::pi * 160 * t)));
+  }
   return r;
 }
 
@@ -172,6 +187,7 @@ class Bench {
     if (behind()) measure_programs();
     report_.peak_rss_bytes = peak_memory();
     device_->time(false);
+    if (core_->config().type == model::ModelType::base) reference();
     progress("the machine, again");
     report_.speed_after = device_->measure_speed();
     return std::move(report_);
@@ -319,6 +335,21 @@ class Bench {
     report_.kernels = device_->frame_kernels();
     spoilt->cancel();
     report_.other_ms = std::max(0.0, (report_.compute_ms - device_ms) / o_.frames);
+  }
+
+  /// As voices are made; after what has the peak of memory, as speaking does not need the encoders.
+  void reference() {
+    progress(fmt::format("a reference of {} s", kReferenceSeconds));
+    const VoiceRequest request = make_recording();
+    report_.reference.audio_seconds = kReferenceSeconds;
+    report_.reference.first_ms = engine::make_voice(*core_, request).encode_ms;
+    std::vector<double> ms;
+    for (int32_t i = 0; i < o_.warm_runs; ++i) ms.push_back(engine::make_voice(*core_, request).encode_ms);
+    report_.reference.ms = spread_of(std::move(ms));
+    std::vector<OpTime>& ops = report_.reference.ops;
+    for (const char* program : {"speaker_encoder", "codec_encoder"})
+      for (OpTime& op : device_->op_times(program)) ops.push_back(std::move(op));
+    std::sort(ops.begin(), ops.end(), [](const OpTime& a, const OpTime& b) { return a.ms > b.ms; });
   }
 
   void report_usage(const ProcessUsage& before, const ProcessUsage& after) {

@@ -13,6 +13,7 @@
 #include "backend/ops.h"
 #include "diagnose/spread.h"
 #include "diagnose/stages.h"
+#include "diagnose/timed_device.h"
 #include "skald/skald.h"
 
 namespace skald::diagnose {
@@ -55,6 +56,14 @@ struct LengthReport {
   int32_t frames = 0;  ///< the row stands for the (at most 32) frames before this one
   double talker_ms = 0, attention_ms = 0, predictor_ms = 0, sampling_ms = 0, codec_ms = 0;  ///< medians
   double total_ms() const { return talker_ms + attention_ms + predictor_ms + sampling_ms + codec_ms; }
+};
+
+/// A reference recording through both encoders, of a Base model.
+struct ReferenceReport {
+  double audio_seconds = 0;
+  double first_ms = 0;      ///< of the process's first recording; loading the encoders is not in it
+  Spread ms;                ///< of later ones
+  std::vector<OpTime> ops;  ///< slowest first
 };
 
 struct BenchReport {
@@ -107,6 +116,7 @@ struct BenchReport {
   double frame_ms = 0, idle_share = 0;
   std::vector<backend::KernelTime> kernels;  ///< of a frame, each kernel's launches one after the other
   std::vector<LengthReport> lengths;
+  ReferenceReport reference;  ///< 0 s = the model has no speaker encoder
 };
 
 /// Loads the model, speaks a fixed text for `frames` frames whatever the stop token says, and measures.

@@ -25,6 +25,13 @@ bool same_lanes(const Lanes& a, const Lanes& b) {
          a.start_offset == b.start_offset && a.lanes == b.lanes && a.rows == b.rows && a.rate == b.rate;
 }
 
+/// All layers of a stack under one label.
+std::string of_any_layer(const std::string& label) {
+  constexpr std::string_view kLayers = ".layers.";
+  const size_t at = label.find(kLayers);
+  return at == std::string::npos ? label : label.substr(0, at + kLayers.size()) + "*";
+}
+
 }  // namespace
 
 /// Forwards every call and notes its stage, cost and lanes.
@@ -86,7 +93,13 @@ Program TimedDevice::record(std::string_view name, const std::function<void(back
   return program;
 }
 
+void TimedDevice::run_op(Program program, size_t index) {
+  programs_.at(static_cast<size_t>(program.id)).ran = true;
+  inner().run_op(program, index);
+}
+
 void TimedDevice::run(Program program) {
+  programs_.at(static_cast<size_t>(program.id)).ran = true;
   if (!timing_) return inner().run(program);
   const Recorded& recorded = programs_.at(static_cast<size_t>(program.id));
   // Read before the run, which moves the positions.
@@ -118,6 +131,35 @@ void TimedDevice::run_ops(Program program, const Recorded& recorded, StageTimes&
     ++stage.ops;
     from = now;
   }
+}
+
+std::vector<OpTime> TimedDevice::op_times(std::string_view name) {
+  constexpr int kRuns = 4;  // one after the other, so that the host is no part of them
+  std::vector<OpTime> times;
+  for (size_t id = 0; id < programs_.size(); ++id) {
+    const Recorded& recorded = programs_[id];
+    if (!recorded.ran || !recorded.name.starts_with(name)) continue;
+    const Program program{static_cast<int32_t>(id)};
+    const auto settle = [&] { active(recorded.lanes.front()); };  // a read waits
+    const auto ops = inner().ops(program);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].kind == "advance") continue;  // moves on what the others look at
+      inner().run_op(program, i), settle();
+      const auto from = Clock::now();
+      for (int run = 0; run < kRuns; ++run) inner().run_op(program, i);
+      settle();
+      const double ms = std::chrono::duration<double, std::milli>(Clock::now() - from).count() / kRuns;
+      const std::string label = of_any_layer(ops[i].label);
+      const auto known = std::find_if(times.begin(), times.end(), [&](const OpTime& t) {
+        return t.label == label && t.kind == ops[i].kind;
+      });
+      if (known == times.end())
+        times.push_back({label, ops[i].kind, 1, ms});
+      else
+        ++known->ops, known->ms += ms;
+    }
+  }
+  return times;
 }
 
 std::vector<backend::KernelTime> TimedDevice::frame_kernels() {

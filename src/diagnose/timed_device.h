@@ -14,6 +14,13 @@
 
 namespace skald::diagnose {
 
+/// The ops of one kind under one label.
+struct OpTime {
+  std::string label, kind;
+  int32_t ops = 0;
+  double ms = 0;
+};
+
 /// While timing, programs run op by op with a clock reading between: below 0.1 % of a
 /// real model's frame on a CPU. On a device that works behind the host they run as a whole, one at a time,
 /// and the device tells how long each took; all of it counts as the stage with the most ops.
@@ -29,6 +36,10 @@ class TimedDevice final : public ForwardingDevice {
   backend::Weight load(backend::WeightRole role, const backend::TensorSource& source) override;
   backend::Program record(std::string_view name, const std::function<void(backend::Ops&)>& body) override;
   void run(backend::Program program) override;
+  void run_op(backend::Program program, size_t index) override;
+  /// Time of the programs that ran and whose names begin with `name`, by kind and label of their ops; layers
+  /// of a stack are one. What they compute is spoilt.
+  std::vector<OpTime> op_times(std::string_view name);
   /// Kernels of the programs that one frame of one request runs, together.
   std::vector<backend::KernelTime> frame_kernels();
   /// Of a trace: the share of its time in which no program was at work, and what passed from the codes of one
@@ -48,6 +59,7 @@ class TimedDevice final : public ForwardingDevice {
     std::vector<Op> ops;
     std::vector<backend::Lanes> lanes;  ///< the different ones
     std::string name;
+    bool ran = false;
   };
   class Recorder;
 

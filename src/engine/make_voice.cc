@@ -116,7 +116,7 @@ std::vector<int32_t> encode_chunks(Core& core, Next&& next) {
 }
 
 size_t chunk_samples(const Core& core) {
-  return static_cast<size_t>(core.options.codec_chunk) * static_cast<size_t>(core.samples_per_frame());
+  return static_cast<size_t>(core.model->encode_chunk()) * static_cast<size_t>(core.samples_per_frame());
 }
 
 std::string hash_of(const Recording& r) {

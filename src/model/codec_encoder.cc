@@ -55,27 +55,29 @@ int64_t widest_level(const CodecConfig& config) {
 }  // namespace
 
 CodecEncoder::CodecEncoder(backend::Backend& device, const WeightLoader& loader, const CodecConfig& config,
-                           int32_t max_frames)
+                           const std::vector<int32_t>& chunks)
     : device_(device),
       config_(config.encoder),
       groups_(config.encoder_valid_num_quantizers),
-      max_frames_(max_frames),
+      max_frames_(chunks.back()),
       rates_(rates_of(config)) {
   const WeightLoader encoder = loader.exactly();  // the codes of a clip do not depend on how others compute
   load_convolutions(encoder);
   // A whole chunk is stored before its first row looks back over the window.
   transformer_ =
       std::make_unique<DecoderStack>(device, encoder.under("encoder_transformer"), shape_of(config_),
-                                     "codec_encoder.transformer", 1, kWindow - 1 + max_frames * kDownsample);
+                                     "codec_encoder.transformer", 1, kWindow - 1 + max_frames_ * kDownsample);
   load_quantizer(encoder.under("quantizer"));
   const int64_t widest = widest_level(config);
-  if (widest > INT32_MAX / max_frames)
+  if (widest > INT32_MAX / max_frames_)
     throw Error(
         ErrorCode::model_invalid,
         "the codec encoder's widest stage is larger than that of any real model; check its config.json");
   allocate(static_cast<int32_t>(widest));
-  program_ =
-      device.record("codec_encoder x" + std::to_string(max_frames), [&](backend::Ops& ops) { record(ops); });
+  for (const int32_t frames : chunks)
+    programs_.push_back({frames, device.record("codec_encoder x" + std::to_string(frames),
+                                               [&](backend::Ops& ops) { record(ops, frames); })});
+  program_ = programs_.back().program;
 }
 
 CodecEncoder::Convolution CodecEncoder::load_conv(const WeightLoader& loader, const std::string& name,
@@ -174,16 +176,16 @@ void CodecEncoder::allocate(int32_t widest) {
   position_ = device_.allocate("codec_encoder.position", Dtype::i32, 1, 1);
 }
 
-Lanes CodecEncoder::lanes(size_t level) const {
+Lanes CodecEncoder::lanes(size_t level, int32_t frames) const {
   return {.lanes = 1,
-          .rows = max_frames_ * rates_[level],
+          .rows = frames * rates_[level],
           .slot = lane_slot_,
           .count = counts_.row_range(static_cast<int32_t>(level), 1),
           .start = position_};
 }
 
 void CodecEncoder::record_conv(backend::Ops& ops, const Convolution& conv, Activation before, const Buffer& x,
-                               const Buffer& out, size_t level, const Buffer& residual) const {
+                               const Buffer& out, const Lanes& lanes, const Buffer& residual) const {
   ops.padded_conv({.x = x,
                    .before = before,
                    .weight = conv.weight,
@@ -194,14 +196,14 @@ void CodecEncoder::record_conv(backend::Ops& ops, const Convolution& conv, Activ
                    .state = conv.state,
                    .residual = residual,
                    .out = out,
-                   .lanes = lanes(level)});
+                   .lanes = lanes});
 }
 
-void CodecEncoder::record(backend::Ops& ops) const {
-  const size_t last = rates_.size() - 2;  // the level of the transformer
-  record_blocks(ops, stack_.x);
-  transformer_->record_rope(ops, stack_.rope, lanes(last));
-  transformer_->record_layers(ops, stack_, lanes(last));
+void CodecEncoder::record(backend::Ops& ops, int32_t frames) const {
+  const Lanes rows = lanes(rates_.size() - 2, frames);  // of the transformer
+  record_blocks(ops, stack_.x, frames);
+  transformer_->record_rope(ops, stack_.rope, rows);
+  transformer_->record_layers(ops, stack_, rows);
   ops.label("codec_encoder.downsample");
   ops.padded_conv({.x = stack_.x,
                    .weight = downsample_.weight,
@@ -210,38 +212,39 @@ void CodecEncoder::record(backend::Ops& ops) const {
                    .padding = PaddedConv::replicate,
                    .state = downsample_.state,
                    .out = latent_,
-                   .lanes = lanes(last)});
-  ops.advance({.counter = position_, .lanes = lanes(last)});
-  record_quantizer(ops);
+                   .lanes = rows});
+  ops.advance({.counter = position_, .lanes = rows});
+  record_quantizer(ops, lanes(rates_.size() - 1, frames));
 }
 
 /// The convolutions down to 25 Hz, into `out`.
-void CodecEncoder::record_blocks(backend::Ops& ops, const Buffer& out) const {
+void CodecEncoder::record_blocks(backend::Ops& ops, const Buffer& out, int32_t frames) const {
   Buffer a = a_, b = b_;
   const auto view = [&](const Buffer& area, size_t level, int32_t width) {
     return area.reshaped(max_frames_ * rates_[level], width);
   };
   ops.label("codec_encoder.layers.0");
-  record_conv(ops, entry_, Activation::none, samples_, view(a, 0, entry_.out), 0);
+  record_conv(ops, entry_, Activation::none, samples_, view(a, 0, entry_.out), lanes(0, frames));
   for (size_t level = 0; level < blocks_.size(); ++level) {
     const Block& block = blocks_[level];
+    const Lanes rows = lanes(level, frames);
     ops.label("codec_encoder.block." + std::to_string(level));
     for (const Residual& unit : block.residuals) {
       const Buffer x = view(a, level, unit.conv1.in), inner = view(b, level, unit.conv1.out);
-      record_conv(ops, unit.conv1, Activation::elu, x, inner, level);
-      record_conv(ops, unit.conv2, Activation::elu, inner, x, level, x);
+      record_conv(ops, unit.conv1, Activation::elu, x, inner, rows);
+      record_conv(ops, unit.conv2, Activation::elu, inner, x, rows, x);
     }
     record_conv(ops, block.down, Activation::elu, view(a, level, block.down.in),
-                view(b, level + 1, block.down.out), level);
+                view(b, level + 1, block.down.out), rows);
     std::swap(a, b);
   }
   ops.label("codec_encoder.exit");
-  record_conv(ops, exit_, Activation::elu, view(a, blocks_.size(), exit_.in), out, blocks_.size());
+  record_conv(ops, exit_, Activation::elu, view(a, blocks_.size(), exit_.in), out,
+              lanes(blocks_.size(), frames));
 }
 
 /// Both parts quantise the same latent; the acoustic one goes on with what each codeword leaves.
-void CodecEncoder::record_quantizer(backend::Ops& ops) const {
-  const Lanes frames = lanes(rates_.size() - 1);
+void CodecEncoder::record_quantizer(backend::Ops& ops, const Lanes& frames) const {
   ops.label("codec_encoder.quantizer");
   for (int32_t g = 0; g < groups_; ++g) {
     const bool first = g == 0, acoustic = g == config_.num_semantic_quantizers;
@@ -279,6 +282,9 @@ void CodecEncoder::stage(std::span<const float> samples) {
   }
   ended_ = count % rates_[0] != 0;
   staged_frames_ = counts.back();
+  program_ = std::find_if(programs_.begin(), programs_.end() - 1, [&](const Chunk& c) {
+               return c.frames >= staged_frames_;
+             })->program;
   device_.write(counts_, std::as_bytes(std::span(counts)));
   device_.write(samples_.row_range(0, count), std::as_bytes(samples));
 }

@@ -13,18 +13,19 @@
 
 namespace skald::model {
 
-/// One stream of samples at a time, worked through in chunks of up to `max_frames` frames; any chunking gives
-/// the same codes. The right end is padded layer by layer as in the reference, so codes of ceil(samples /
-/// samples per frame) frames come out.
+/// One stream of samples at a time, worked through in chunks; any chunking gives the same codes. The right
+/// end is padded layer by layer as in the reference, so codes of ceil(samples / samples per frame) frames
+/// come out.
 class CodecEncoder {
  public:
   /// Positions at 25 Hz that the transformer looks back at, itself included: 320 s. The reference looks back
   /// at everything; longer files differ from it beyond this length and stay within bounded memory.
   static constexpr int32_t kWindow = 8000;
 
-  /// `loader` loads the tensors under "encoder.", always exactly.
+  /// `loader` loads the tensors under "encoder.", always exactly. `chunks`: most frames of each program, in
+  /// ascending order; a chunk is worked through by the smallest that holds it.
   CodecEncoder(backend::Backend& device, const WeightLoader& loader, const CodecConfig& config,
-               int32_t max_frames);
+               const std::vector<int32_t>& chunks);
 
   int32_t samples_per_frame() const { return rates_.front(); }
   /// A new stream: zero history, position 0.
@@ -37,8 +38,8 @@ class CodecEncoder {
   static uint64_t weight_bytes(const CodecConfig& config);
   static uint64_t buffer_bytes(const CodecConfig& config, int32_t max_frames);
 
-  // For comparing stages: a chunk step by step. `stage` sets the inputs of `program`, `read_codes` reads its
-  // result.
+  // For comparing stages: a chunk step by step. `stage` chooses `program` and sets its inputs, `read_codes`
+  // reads its result.
   void stage(std::span<const float> samples);
   backend::Program program() const { return program_; }
   void read_codes(std::vector<int32_t>& codes) const;
@@ -62,20 +63,26 @@ class CodecEncoder {
     backend::Weight table, matrix, half_square;
   };
 
+  struct Chunk {
+    int32_t frames = 0;
+    backend::Program program;
+  };
+
   Convolution load_conv(const WeightLoader& loader, const std::string& name, const Convolution& shape,
                         bool bias = true);
   void load_convolutions(const WeightLoader& loader);
   void load_quantizer(const WeightLoader& loader);
   Codebook load_codebook(const WeightLoader& loader) const;
   void allocate(int32_t widest);
-  void record(backend::Ops& ops) const;
-  void record_blocks(backend::Ops& ops, const backend::Buffer& out) const;
-  void record_quantizer(backend::Ops& ops) const;
+  void record(backend::Ops& ops, int32_t frames) const;
+  void record_blocks(backend::Ops& ops, const backend::Buffer& out, int32_t frames) const;
+  void record_quantizer(backend::Ops& ops, const backend::Lanes& frames) const;
   void record_conv(backend::Ops& ops, const Convolution& conv, backend::Activation before,
-                   const backend::Buffer& x, const backend::Buffer& out, size_t level,
+                   const backend::Buffer& x, const backend::Buffer& out, const backend::Lanes& lanes,
                    const backend::Buffer& residual = {}) const;
-  /// The lanes of the rows at level `level`: 0 = samples, then after each strided convolution.
-  backend::Lanes lanes(size_t level) const;
+  /// The lanes of the rows of `frames` frames at level `level`: 0 = samples, then after each strided
+  /// convolution.
+  backend::Lanes lanes(size_t level, int32_t frames) const;
 
   backend::Backend& device_;
   CodecEncoderConfig config_;
@@ -93,7 +100,8 @@ class CodecEncoder {
   backend::Buffer samples_, a_, b_;  ///< a_ and b_: room for the widest level
   StackBuffers stack_;
   backend::Buffer latent_, projected_, codes_;
-  backend::Program program_;
+  std::vector<Chunk> programs_;
+  backend::Program program_;  ///< of what is staged
   int32_t staged_frames_ = 0;
   bool ended_ = false;
 };

@@ -36,6 +36,11 @@ uint64_t packed_bytes(const std::vector<ExpectedTensor>& tensors, double matrix_
   return bytes;
 }
 
+// A device behind the host takes its time by launches, and a little by the rows that a program could have; a
+// processor by the rows that there are.
+constexpr int32_t kWideEncode = 128;       // frames of codes: 10.24 s
+constexpr int32_t kShortClip = 4 * 24000;  // samples
+
 class LoadedModel final : public Model {
  public:
   LoadedModel(const std::filesystem::path& dir, backend::Backend& device, const ModelOptions& options)
@@ -115,7 +120,7 @@ class LoadedModel final : public Model {
   MemoryEstimate encoder_memory() const override {
     MemoryEstimate m;
     m.weights = CodecEncoder::weight_bytes(config_.codec);
-    m.buffers = CodecEncoder::buffer_bytes(config_.codec, options_.codec_chunk);
+    m.buffers = CodecEncoder::buffer_bytes(config_.codec, encode_chunk());
     if (has_speaker_encoder()) {
       m.weights += SpeakerEncoder::weight_bytes(*config_.speaker_encoder);
       m.buffers += SpeakerEncoder::buffer_bytes(*config_.speaker_encoder, options_.reference_samples);
@@ -127,10 +132,13 @@ class LoadedModel final : public Model {
     if (has_speaker_encoder())
       speaker_encoder_ = std::make_unique<SpeakerEncoder>(
           device_, WeightLoader(device_, main_, "speaker_encoder.").exactly().pausing(pause),
-          *config_.speaker_encoder, options_.reference_samples);
+          *config_.speaker_encoder, sizes(kShortClip, options_.reference_samples, 4));
     codec_encoder_ = std::make_unique<CodecEncoder>(
         device_, WeightLoader(device_, codec_file_, "encoder.").exactly().pausing(pause), config_.codec,
-        options_.codec_chunk);
+        sizes(options_.codec_chunk, encode_chunk(), 2));
+  }
+  int32_t encode_chunk() const override {
+    return behind_host() ? std::max(options_.codec_chunk, kWideEncode) : options_.codec_chunk;
   }
   std::string speaker_encoder_hash() const override {
     if (!has_speaker_encoder()) return {};
@@ -154,6 +162,15 @@ class LoadedModel final : public Model {
   }
 
  private:
+  bool behind_host() const { return device_.frames_ahead() > 0; }
+  /// Sizes of an encoder's programs: from `least` on, each `factor` times the one before.
+  std::vector<int32_t> sizes(int32_t least, int32_t most, int32_t factor) const {
+    std::vector<int32_t> all;
+    for (int64_t size = least; behind_host() && size < most; size *= factor)
+      all.push_back(static_cast<int32_t>(size));
+    all.push_back(most);
+    return all;
+  }
   bool has_speaker_encoder() const { return config_.type == ModelType::base && config_.speaker_encoder; }
 
   void read_row(const backend::Buffer& rows, int32_t row, std::span<float> to) const {

@@ -100,6 +100,7 @@ class Model {
   virtual std::vector<float> speaker_vector(std::span<const float> samples,
                                             const std::function<void()>& pause = {}) = 0;
   virtual void encode_reset() = 0;
+  virtual int32_t encode_chunk() const = 0;  ///< frames that encode() works through at once
   /// The next samples of the stream; appends codes [frames * groups]. Only the last call may end inside a
   /// frame.
   virtual void encode(std::span<const float> samples, std::vector<int32_t>& codes) = 0;

@@ -18,7 +18,7 @@ using backend::PaddedConv;
 using backend::WeightRole;
 
 SpeakerEncoder::SpeakerEncoder(backend::Backend& device, const WeightLoader& loader,
-                               const SpeakerEncoderConfig& config, int32_t max_samples)
+                               const SpeakerEncoderConfig& config, const std::vector<int32_t>& lengths)
     : device_(device), config_(config) {
   const WeightLoader encoder = loader.exactly();
   const auto& channels = config.enc_channels;
@@ -36,8 +36,11 @@ SpeakerEncoder::SpeakerEncoder(backend::Backend& device, const WeightLoader& loa
       encoder, "mfa.conv",
       {.in = joined, .out = joined, .kernel = kernels.back(), .dilation = config.enc_dilations.back()});
   load_pooling(encoder);
-  allocate(max_samples);
-  program_ = device.record("speaker_encoder", [&](backend::Ops& ops) { record(ops); });
+  allocate(lengths.back());
+  for (const int32_t samples : lengths)
+    programs_.push_back({samples, device.record(fmt::format("speaker_encoder x{}", samples / kHop),
+                                                [&](backend::Ops& ops) { record(ops, samples); })});
+  program_ = programs_.back().program;
 }
 
 SpeakerEncoder::Tdnn SpeakerEncoder::load_tdnn(const WeightLoader& loader, const std::string& name,
@@ -91,7 +94,7 @@ void SpeakerEncoder::load_pooling(const WeightLoader& loader) {
 void SpeakerEncoder::allocate(int32_t max_samples) {
   const SpeakerEncoderConfig& c = config_;
   const int32_t width = c.enc_channels[0], joined = c.enc_channels.back();
-  max_frames_ = max_samples / kHop;
+  const int32_t frames = max_samples / kHop;
   const auto area = [&](const char* name, int32_t columns, int32_t rows) {
     return device_.allocate(fmt::format("speaker_encoder.{}", name), Dtype::f32, rows, columns);
   };
@@ -99,11 +102,11 @@ void SpeakerEncoder::allocate(int32_t max_samples) {
     return device_.allocate(fmt::format("speaker_encoder.{}", name), Dtype::i32, 1, 1);
   };
   samples_ = area("samples", 1, max_samples);
-  mel_ = area("mel", c.mel_dim, max_frames_);
-  x_ = area("x", width, max_frames_), u_ = area("u", width, max_frames_), v_ = area("v", width, max_frames_);
-  blocks_out_ = area("blocks", joined, max_frames_);
-  pooled_in_ = area("joined", joined, max_frames_);
-  attention_ = area("attention", c.enc_attention_channels, max_frames_);
+  mel_ = area("mel", c.mel_dim, frames);
+  x_ = area("x", width, frames), u_ = area("u", width, frames), v_ = area("v", width, frames);
+  blocks_out_ = area("blocks", joined, frames);
+  pooled_in_ = area("joined", joined, frames);
+  attention_ = area("attention", c.enc_attention_channels, frames);
   mean_ = area("mean", width, 1), gate_ = area("gate", width, 1);
   squeezed_ = area("squeezed", c.enc_se_channels, 1);
   statistics_ = area("statistics", 2 * joined, 1), pooled_ = area("pooled", 2 * joined, 1);
@@ -112,21 +115,17 @@ void SpeakerEncoder::allocate(int32_t max_samples) {
   lane_slot_ = word("lane_slot"), sample_count_ = word("sample_count"), frame_count_ = word("frame_count");
 }
 
-Lanes SpeakerEncoder::frames() const {
-  return {.lanes = 1, .rows = max_frames_, .slot = lane_slot_, .count = frame_count_};
-}
-
 Lanes SpeakerEncoder::one_row() const { return {.lanes = 1, .rows = 1, .slot = lane_slot_}; }
 
 void SpeakerEncoder::record_tdnn(backend::Ops& ops, const Tdnn& tdnn, const Buffer& x, const Buffer& out,
-                                 const Buffer& add) const {
+                                 const Lanes& frames, const Buffer& add) const {
   if (tdnn.kernel == 1)
     return ops.linear({.x = x,
                        .weight = tdnn.weight,
                        .bias = tdnn.bias,
                        .activation = Activation::relu,
                        .out = out,
-                       .lanes = frames()});
+                       .lanes = frames});
   ops.padded_conv({.x = x,
                    .add = add,
                    .weight = tdnn.weight,
@@ -136,44 +135,45 @@ void SpeakerEncoder::record_tdnn(backend::Ops& ops, const Tdnn& tdnn, const Buff
                    .padding = PaddedConv::reflect,
                    .after = Activation::relu,
                    .out = out,
-                   .lanes = frames()});
+                   .lanes = frames});
 }
 
-void SpeakerEncoder::record(backend::Ops& ops) const {
+void SpeakerEncoder::record(backend::Ops& ops, int32_t samples) const {
+  const Lanes frames{.lanes = 1, .rows = samples / kHop, .slot = lane_slot_, .count = frame_count_};
   ops.label("speaker_encoder.mel");
   ops.log_mel({.x = samples_,
                .filters = filters_,
                .fft = kFft,
                .hop = kHop,
                .out = mel_,
-               .lanes = {.lanes = 1, .rows = samples_.rows, .slot = lane_slot_, .count = sample_count_}});
+               .lanes = {.lanes = 1, .rows = samples, .slot = lane_slot_, .count = sample_count_}});
   ops.label("speaker_encoder.blocks.0");
-  record_tdnn(ops, entry_, mel_, x_);
+  record_tdnn(ops, entry_, mel_, x_, frames);
   Buffer x = x_;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     ops.label(fmt::format("speaker_encoder.blocks.{}", i + 1));
     // Side by side, as the next stage wants them joined.
     const Buffer out = blocks_out_.columns(static_cast<int32_t>(i) * x_.width, x_.width);
-    record_block(ops, blocks_[i], x, out);
+    record_block(ops, blocks_[i], x, out, frames);
     x = out;
   }
   ops.label("speaker_encoder.mfa");
-  record_tdnn(ops, joined_, blocks_out_, pooled_in_);
-  record_pooling(ops);
+  record_tdnn(ops, joined_, blocks_out_, pooled_in_, frames);
+  record_pooling(ops, frames);
 }
 
-void SpeakerEncoder::record_block(backend::Ops& ops, const Block& block, const Buffer& x,
-                                  const Buffer& out) const {
-  record_tdnn(ops, block.before, x, u_);
+void SpeakerEncoder::record_block(backend::Ops& ops, const Block& block, const Buffer& x, const Buffer& out,
+                                  const Lanes& frames) const {
+  record_tdnn(ops, block.before, x, u_, frames);
   const int32_t part = block.parts[0].in;
-  ops.copy({.x = u_.columns(0, part), .out = v_.columns(0, part), .lanes = frames()});
+  ops.copy({.x = u_.columns(0, part), .out = v_.columns(0, part), .lanes = frames});
   for (size_t i = 0; i < block.parts.size(); ++i) {
     const int32_t at = static_cast<int32_t>(i + 1) * part;
-    record_tdnn(ops, block.parts[i], u_.columns(at, part), v_.columns(at, part),
+    record_tdnn(ops, block.parts[i], u_.columns(at, part), v_.columns(at, part), frames,
                 i == 0 ? Buffer{} : v_.columns(at - part, part));
   }
-  record_tdnn(ops, block.after, v_, u_);
-  ops.statistics({.x = u_, .out = mean_, .lanes = frames()});
+  record_tdnn(ops, block.after, v_, u_, frames);
+  ops.statistics({.x = u_, .out = mean_, .lanes = frames});
   ops.linear({.x = mean_,
               .weight = block.squeeze,
               .bias = block.squeeze_bias,
@@ -186,12 +186,12 @@ void SpeakerEncoder::record_block(backend::Ops& ops, const Block& block, const B
               .activation = Activation::sigmoid,
               .out = gate_,
               .lanes = one_row()});
-  ops.scale_rows({.x = u_, .gate = gate_, .residual = x, .out = out, .lanes = frames()});
+  ops.scale_rows({.x = u_, .gate = gate_, .residual = x, .out = out, .lanes = frames});
 }
 
-void SpeakerEncoder::record_pooling(backend::Ops& ops) const {
+void SpeakerEncoder::record_pooling(backend::Ops& ops, const Lanes& frames) const {
   ops.label("speaker_encoder.asp");
-  ops.statistics({.x = pooled_in_, .out = statistics_, .lanes = frames()});
+  ops.statistics({.x = pooled_in_, .out = statistics_, .lanes = frames});
   ops.linear({.x = statistics_,
               .weight = attention_statistics_,
               .bias = attention_bias_,
@@ -203,11 +203,10 @@ void SpeakerEncoder::record_pooling(backend::Ops& ops) const {
                    .padding = PaddedConv::reflect,
                    .after = Activation::relu_tanh,
                    .out = attention_,
-                   .lanes = frames()});
+                   .lanes = frames});
   // The blocks' outputs are not needed any more.
-  ops.linear(
-      {.x = attention_, .weight = scores_, .bias = scores_bias_, .out = blocks_out_, .lanes = frames()});
-  ops.statistics({.x = pooled_in_, .scores = blocks_out_, .out = pooled_, .lanes = frames()});
+  ops.linear({.x = attention_, .weight = scores_, .bias = scores_bias_, .out = blocks_out_, .lanes = frames});
+  ops.statistics({.x = pooled_in_, .scores = blocks_out_, .out = pooled_, .lanes = frames});
   ops.label("speaker_encoder.fc");
   ops.linear({.x = pooled_, .weight = out_, .bias = out_bias_, .out = vector_, .lanes = one_row()});
 }
@@ -217,6 +216,9 @@ void SpeakerEncoder::stage(std::span<const float> samples) {
     throw Error(ErrorCode::internal, fmt::format("speaker encoder: {} samples are not within {}..{}",
                                                  samples.size(), kLeastSamples, samples_.rows));
   const auto count = static_cast<int32_t>(samples.size()), frames = count / kHop;
+  program_ = std::find_if(programs_.begin(), programs_.end() - 1, [&](const Length& l) {
+               return l.samples >= count;
+             })->program;
   device_.write(sample_count_, std::as_bytes(std::span(&count, 1)));
   device_.write(frame_count_, std::as_bytes(std::span(&frames, 1)));
   device_.write(samples_.row_range(0, count), std::as_bytes(samples));

@@ -20,12 +20,12 @@ class SpeakerEncoder {
   /// Samples of the shortest clip: five mel frames, so that every padding has something to mirror.
   static constexpr int32_t kLeastSamples = 5 * kHop;
 
-  /// `loader` loads the tensors under "speaker_encoder.", always exactly. Memory for clips of up to
-  /// `max_samples` is reserved.
+  /// `loader` loads the tensors under "speaker_encoder.", always exactly. `lengths`: most
+  /// samples of each program, in ascending order; a clip goes to the smallest that holds it.
   SpeakerEncoder(backend::Backend& device, const WeightLoader& loader, const SpeakerEncoderConfig& config,
-                 int32_t max_samples);
+                 const std::vector<int32_t>& lengths);
 
-  /// kLeastSamples to max_samples samples -> [enc_dim]. On a device that does not work behind the host it
+  /// kLeastSamples to lengths.back() samples -> [enc_dim]. On a device that does not work behind the host it
   /// stops after every op and calls `pause`, if there is one.
   std::vector<float> encode(std::span<const float> samples, const std::function<void()>& pause = {});
 
@@ -43,6 +43,10 @@ class SpeakerEncoder {
     backend::Weight weight, bias;
     int32_t in = 0, out = 0, kernel = 1, dilation = 1;
   };
+  struct Length {
+    int32_t samples = 0;
+    backend::Program program;
+  };
   struct Block {
     Tdnn before, after;
     std::vector<Tdnn> parts;  ///< of Res2Net: the first part passes unchanged
@@ -53,19 +57,16 @@ class SpeakerEncoder {
   Block load_block(const WeightLoader& loader, size_t index) const;
   void load_pooling(const WeightLoader& loader);
   void allocate(int32_t max_samples);
-  void record(backend::Ops& ops) const;
+  void record(backend::Ops& ops, int32_t samples) const;  ///< at most
   void record_tdnn(backend::Ops& ops, const Tdnn& tdnn, const backend::Buffer& x, const backend::Buffer& out,
-                   const backend::Buffer& add = {}) const;
+                   const backend::Lanes& frames, const backend::Buffer& add = {}) const;
   void record_block(backend::Ops& ops, const Block& block, const backend::Buffer& x,
-                    const backend::Buffer& out) const;
-  void record_pooling(backend::Ops& ops) const;
-  backend::Lanes frames() const;   ///< mel frames of the clip
+                    const backend::Buffer& out, const backend::Lanes& frames) const;
+  void record_pooling(backend::Ops& ops, const backend::Lanes& frames) const;
   backend::Lanes one_row() const;  ///< what is pooled
 
   backend::Backend& device_;
   SpeakerEncoderConfig config_;
-  int32_t max_frames_ = 0;
-
   backend::Weight filters_;
   Tdnn entry_, joined_;
   std::vector<Block> blocks_;
@@ -75,7 +76,8 @@ class SpeakerEncoder {
   backend::Buffer lane_slot_, sample_count_, frame_count_;
   backend::Buffer samples_, mel_, x_, u_, v_, blocks_out_, pooled_in_, attention_;
   backend::Buffer mean_, squeezed_, gate_, statistics_, attention_row_, pooled_, vector_;  ///< one row each
-  backend::Program program_;
+  std::vector<Length> programs_;
+  backend::Program program_;  ///< of what is staged
 };
 
 }  // namespace skald::model

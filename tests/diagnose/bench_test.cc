@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "backend/cpu/cpu.h"
@@ -68,6 +69,24 @@ TEST_P(BenchOf, SeesEveryStage) {
   EXPECT_EQ(r.lengths[0].frames, 64);
   EXPECT_EQ(r.lengths[1].frames, 70);
   EXPECT_GT(r.lengths[1].total_ms(), 0);
+
+  const bool clones = std::string(GetParam()).starts_with("tiny-base");
+  EXPECT_EQ(r.reference.audio_seconds, clones ? 10 : 0);
+  EXPECT_EQ(r.reference.ms.samples, clones ? 2u : 0u);
+  double ops_ms = 0;
+  for (const OpTime& op : r.reference.ops) ops_ms += op.ms;
+  if (clones) {
+    EXPECT_GT(r.reference.first_ms, 0);
+    // All chunks of 16 frames ran, the ops were timed on the last one.
+    EXPECT_GT(ops_ms, 0);
+    EXPECT_LT(ops_ms, 2 * r.reference.ms.max);
+    const auto has = [&](const char* label) {
+      return std::ranges::any_of(r.reference.ops, [&](const OpTime& op) { return op.label == label; });
+    };
+    for (const char* label : {"speaker_encoder.mel", "codec_encoder.block.0",
+                              "codec_encoder.transformer.layers.*", "codec_encoder.quantizer"})
+      EXPECT_TRUE(has(label)) << label;
+  }
   EXPECT_EQ(progress.front(), "the machine");
   EXPECT_EQ(progress.back(), "the machine, again");
 }

@@ -51,15 +51,16 @@ std::vector<EncodeCase> load_cases() {
 
 /// A device with one snapshot's encoders on it.
 struct Encoders {
-  explicit Encoders(const std::string& name, int32_t max_frames = 16, const std::string& target = "")
+  explicit Encoders(const std::string& name, const std::vector<int32_t>& chunks = {16},
+                    const std::string& target = "", const std::vector<int32_t>& lengths = {30 * 24000})
       : dir(fs::path(SKALD_FIXTURES) / "models" / name),
         config(model::load_config(dir)),
         device(backend::make_cpu_backend({.threads = 1, .target = target})),
         codec(*device,
               WeightLoader(*device, model::Checkpoint::open(dir / "speech_tokenizer"), "encoder.").exactly(),
-              config.codec, max_frames),
+              config.codec, chunks),
         speaker(*device, WeightLoader(*device, model::Checkpoint::open(dir), "speaker_encoder.").exactly(),
-                *config.speaker_encoder, 30 * 24000) {}
+                *config.speaker_encoder, lengths) {}
 
   std::vector<int32_t> codes(std::span<const float> samples) {
     std::vector<int32_t> out;
@@ -172,7 +173,7 @@ TEST(SpeakerEncoder, EqualsTheOfficialOne) {
 
 /// 400 frames hold every clip, so that the stored stages are those of one chunk.
 TEST(CodecEncoder, EqualsTheOfficialOne) {
-  Encoders encoders("tiny-base", 400);
+  Encoders encoders("tiny-base", {400});
   backend::Backend& device = *encoders.device;
   int compared = 0;
   for (const EncodeCase& c : load_cases()) {
@@ -196,7 +197,7 @@ TEST(CodecEncoder, EqualsTheOfficialOne) {
 }
 
 TEST(CodecEncoder, LatentsEqualTheOfficialOnes) {
-  Encoders encoders("tiny-base", 400);
+  Encoders encoders("tiny-base", {400});
   for (const EncodeCase& c : load_cases()) {
     if (!c.has_codes()) continue;
     encoders.codes(c.clip());
@@ -208,12 +209,12 @@ TEST(CodecEncoder, LatentsEqualTheOfficialOnes) {
 }
 
 TEST(CodecEncoder, AnyChunkingGivesTheSameCodes) {
-  Encoders whole("tiny-base", 400);
+  Encoders whole("tiny-base", {400});
   const std::vector<float> clip = clip_samples(28801 + 1920 * 30, 5);
   const std::vector<int32_t> want = whole.codes(clip);
-  for (const int32_t max_frames : {1, 3, 16}) {
-    Encoders encoders("tiny-base", max_frames);
-    EXPECT_EQ(encoders.codes(clip), want) << max_frames;
+  for (const std::vector<int32_t>& chunks : std::vector<std::vector<int32_t>>{{1}, {3}, {16}, {4, 30}}) {
+    Encoders encoders("tiny-base", chunks);
+    EXPECT_EQ(encoders.codes(clip), want) << chunks.back();
     EXPECT_EQ(encoders.codes(clip), want) << "a second time";
     for (const size_t frames : {1, 2, 7}) {  // calls of whole frames
       std::vector<int32_t> got;
@@ -244,12 +245,20 @@ TEST(CodecEncoder, AStreamEndsInsideAFrameOnce) {
   encoders.codec.encode(clip, codes);
 }
 
+TEST(SpeakerEncoder, AnyProgramGivesTheSameVector) {
+  Encoders one("tiny-base"), two("tiny-base", {16}, "", {24000, 30 * 24000});
+  for (const int64_t samples : {1280, 23999, 24000, 24001, 72000}) {
+    const std::vector<float> clip = clip_samples(samples, 3);
+    EXPECT_EQ(two.speaker.encode(clip), one.speaker.encode(clip)) << samples;
+  }
+}
+
 TEST(Encoders, EveryTargetGivesTheSameCodes) {
   const std::vector<float> clip = clip_samples(72000, 2);
   std::vector<int32_t> want;
   std::vector<float> vector;
   for (const std::string& target : backend::cpu_targets()) {
-    Encoders encoders("tiny-base", 16, target);
+    Encoders encoders("tiny-base", {16}, target);
     const std::vector<int32_t> codes = encoders.codes(clip);
     const std::vector<float> x = encoders.speaker.encode(clip);
     if (want.empty()) want = codes, vector = x;

@@ -33,7 +33,7 @@ NormArgs Binder::norm(const Norm& norm) const {
 
 InputArgs Binder::input(const Buffer& x, const Lanes& lanes) const {
   const Rows<float> bound = rows(x, lanes.total(), x.width, "x");
-  return {bound.data, bound.stride * lanes.rows, bound.stride, 0};
+  return {bound.data, bound.stride * lanes.rows, bound.stride};
 }
 
 MatrixArgs Binder::matrix(Weight handle) const {

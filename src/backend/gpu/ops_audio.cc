@@ -1,7 +1,7 @@
 // conv, conv_transposed and depthwise.
 #include <algorithm>
 
-#include "backend/gpu/binder.h"
+#include "backend/gpu/products.h"
 #include "backend/gpu/recorder.h"
 
 namespace skald::backend::gpu {
@@ -18,8 +18,7 @@ struct Convolution {
 };
 
 // As in kernels/conv.cuh.
-constexpr int kBlock = 256, kUnit = 8, kParts = 8, kTileOutputs = 32;
-constexpr int round_up(int inputs) { return (inputs + kUnit - 1) / kUnit * kUnit; }
+constexpr int kBlock = 256, kParts = 8, kTileOutputs = 32;
 
 /// How a convolution is cut: a block makes 8 `rows` rows by 32 outputs.
 struct Tiling {
@@ -60,34 +59,26 @@ Launch stage_launch(const Binder& b, const Convolution& c, const LaneArgs& lanes
     stage.state = state.data, stage.state_stride = state.stride;
   }
   constexpr int kElements = 4 * kBlock;  // of one block
-  return Launch::make("stage", (rows * round_up(c.x.width) + kElements - 1) / kElements, kBlock, stage);
+  return Launch::make("stage", (staged_floats(rows, c.x.width) + kElements - 1) / kElements, kBlock, stage);
 }
 
 /// Staged rows, then tiles; blocks behind them renew the state from what was staged.
 std::vector<Launch> convolution(const Binder& b, const Convolution& c, const EpilogueArgs& to) {
-  const int width = c.x.width, units = round_up(width) / kUnit;
+  const int width = c.x.width;
   const int64_t rows = int64_t{c.lanes.lanes} * (c.history + c.lanes.rows);
   ConvArgs args{};
   args.lanes = b.lanes(c.lanes, c.history > 0 ? c.state.rows / c.history : kAnySlots);
-  float* const staged = b.scratch<float>(rows * units * kUnit);
-  args.x = staged, args.unit_stride = rows * kUnit;
+  float* const staged = b.scratch<float>(staged_floats(rows, width));
+  args.x = staged;
   args.matrix = c.matrix, args.to = to;
-  args.tap_inverse =
-      ((uint64_t{1} << 32) + static_cast<uint64_t>(c.matrix.taps) - 1) / static_cast<uint64_t>(c.matrix.taps);
-  args.history = c.history, args.dilation = c.dilation;
-  args.units = units * c.matrix.taps, args.part_units = (args.units + kParts - 1) / kParts;
+  args.stride = 1, args.dilation = c.dilation, args.around = c.history;
   if (c.history > 0) {
     const Rows<float> state = b.rows(c.state, c.history, width, "state");
     const int64_t carried = int64_t{c.lanes.lanes} * c.history * width;
     args.carry = {state.data, state.stride, width,
                   static_cast<int>(std::clamp<int64_t>((carried + kBlock - 1) / kBlock, 1, 32))};
   }
-  const int64_t columns = int64_t{(c.matrix.outputs + kTileOutputs - 1) / kTileOutputs} * c.matrix.phases;
-  const Tiling& tiling = choose_tiling(b, c.lanes.total(), columns);
-  args.tiles = static_cast<int>((c.lanes.total() + 8 * tiling.rows - 1) / (8 * tiling.rows) * columns);
-  return {stage_launch(b, c, args.lanes, staged, rows),
-          Launch::make(tiling.kernel, args.tiles + args.carry.blocks, kBlock, args,
-                       static_cast<size_t>(tiling.shared) * sizeof(float))};
+  return {stage_launch(b, c, args.lanes, staged, rows), conv_launch(b, args, rows, width)};
 }
 
 std::vector<Launch> conv_launches(const Binder& b, const Conv& a) {
@@ -133,6 +124,21 @@ std::vector<Launch> depthwise_launches(const Binder& b, const Depthwise& a) {
 }
 
 }  // namespace
+
+Launch conv_launch(const Binder& b, ConvArgs args, int64_t staged, int channels) {
+  const auto taps = static_cast<uint64_t>(args.matrix.taps);
+  args.unit_stride = staged * kUnitChannels;
+  args.tap_inverse = ((uint64_t{1} << 32) + taps - 1) / taps;
+  args.units = (channels + kUnitChannels - 1) / kUnitChannels * args.matrix.taps;
+  args.part_units = (args.units + kParts - 1) / kParts;
+  const int64_t rows = int64_t{args.lanes.lanes} * args.lanes.rows,
+                columns =
+                    int64_t{(args.matrix.outputs + kTileOutputs - 1) / kTileOutputs} * args.matrix.phases;
+  const Tiling& tiling = choose_tiling(b, rows, columns);
+  args.tiles = static_cast<int>((rows + 8 * tiling.rows - 1) / (8 * tiling.rows) * columns);
+  return Launch::make(tiling.kernel, args.tiles + args.carry.blocks, kBlock, args,
+                      static_cast<size_t>(tiling.shared) * sizeof(float));
+}
 
 void Recorder::conv(const Conv& a) {
   add("conv", a, {a.out, a.state}, [&](const Binder& b) { return conv_launches(b, a); });

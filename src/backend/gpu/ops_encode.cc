@@ -12,8 +12,8 @@ constexpr int kBlock = 256;
 
 int64_t blocks_of(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-/// The rows are staged with what stands around them, the product reads them, and the state is renewed from
-/// what was staged.
+/// The rows are staged with what stands around them, tiles read them, and the state is renewed from what was
+/// staged.
 std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
   const DeviceWeight& w = b.weight(a.weight);
   const int width = a.x.width, span = (a.kernel - 1) * a.dilation + 1, out_rows = a.lanes.rows / a.stride;
@@ -34,13 +34,14 @@ std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
     const Rows<float> state = b.rows(a.state, pad.history, width, "state");
     pad.state = state.data, pad.state_stride = state.stride;
   }
-  const int64_t elements = int64_t{a.lanes.lanes} * pad.whole * width;
+  const int64_t staged = int64_t{a.lanes.lanes} * pad.whole, elements = staged_floats(staged, width);
   pad.out = b.scratch<float>(elements);
 
-  ProductArgs args{};
+  ConvArgs args{};
   args.lanes = pad.lanes;
   args.lanes.rows = out_rows, args.lanes.stride = a.stride;
-  args.x = {pad.out, int64_t{pad.whole} * width, int64_t{a.stride} * width, int64_t{a.dilation} * width};
+  args.x = pad.out, args.matrix = b.matrix(a.weight);
+  args.stride = a.stride, args.dilation = a.dilation, args.around = pad.whole - a.lanes.rows;
   const int64_t outputs = int64_t{a.lanes.lanes} * out_rows;
   const Rows<float> out = b.rows(a.out, outputs, w.outputs, "out"),
                     residual = b.optional_rows(a.residual, outputs, w.outputs, "residual");
@@ -54,7 +55,7 @@ std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
   args.to.activation = static_cast<int>(a.after);
 
   std::vector<Launch> launches{Launch::make("stage_padded", blocks_of(elements), kBlock, pad)};
-  launches.push_back(product_launch(b, args, {b.matrix(a.weight)}, w.kind));
+  launches.push_back(conv_launch(b, args, staged, width));
   if (carries)
     launches.push_back(
         Launch::make("renew_state", blocks_of(int64_t{a.lanes.lanes} * pad.history * width), kBlock, pad));

@@ -15,7 +15,7 @@ const char* name_of(ElementKind kind) {
   return kind == kElementF32 ? "f32" : kind == kElementBf16 ? "bf16" : "int8";
 }
 
-int panels_of(const MatrixArgs& m) { return (m.outputs + kPanelOutputs - 1) / kPanelOutputs * m.phases; }
+int panels_of(const MatrixArgs& m) { return (m.outputs + kPanelOutputs - 1) / kPanelOutputs; }
 
 constexpr int kBlock = 256, kWarps = 8;
 
@@ -206,7 +206,7 @@ void set_input(const Binder& b, const Buffer& x, const Norm& norm, const Lanes& 
   n.to.out = scratch, n.to.out_stride = x.width;
   if (norm.kind == Norm::rms) args.factor = n.factors = scratch + int64_t{lanes.total()} * x.width;
   launches.push_back(Launch::make("normalise", lanes.total(), kBlock, n));
-  args.x = {scratch, int64_t{lanes.rows} * x.width, x.width, 0};
+  args.x = {scratch, int64_t{lanes.rows} * x.width, x.width};
 }
 
 Launch product_launch(const Binder& b, ProductArgs args, const std::vector<MatrixArgs>& matrices,
@@ -216,9 +216,8 @@ Launch product_launch(const Binder& b, ProductArgs args, const std::vector<Matri
   int panels = 0;
   for (const MatrixArgs& m : matrices) panels += panels_of(m);
   const int rows = args.lanes.lanes * args.lanes.rows;
-  const bool plain = args.matrix[0].taps == 1 && args.matrix[0].phases == 1;
-  return rows <= kFewRows && plain ? few_launch(b, args, panels, rows, false, kind)
-                                   : many_launch(args, panels, rows, kind);
+  return rows <= kFewRows ? few_launch(b, args, panels, rows, false, kind)
+                          : many_launch(args, panels, rows, kind);
 }
 
 void Recorder::linear(const Linear& a) {

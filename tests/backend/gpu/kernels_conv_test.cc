@@ -17,7 +17,7 @@ struct TileCase {
 
 class Tiles : public testing::Test {
  protected:
-  /// What both kinds of convolution leave in outputs and states, by tiles of that kernel. Two lanes of 64
+  /// What all kinds of convolution leave in outputs and states, by tiles of that kernel. Two lanes of 64
   /// rows of which one is not full: no tile begins or ends with both of them.
   std::vector<float> run(const std::string& device, const TileCase& tile) {
     constexpr int kRows = 64, kIn = 20, kOut = 40, kSlots = 3, kDilation = 3, kStride = 2;
@@ -28,6 +28,7 @@ class Tiles : public testing::Test {
     const Lanes lanes = rig.lanes(c);
     const Weight w = rig.load(WeightRole::convolution, {kOut, kIn, 3}, 0.3f).weight,
                  up = rig.load(WeightRole::transposed_convolution, {kOut, kIn, 2 * kStride}, 0.3f).weight,
+                 down = rig.load(WeightRole::convolution, {kOut, kIn, 2 * kStride}, 0.3f).weight,
                  bias = rig.load(WeightRole::vector, {kOut}).weight,
                  alpha = rig.load(WeightRole::vector, {kIn}).weight;
     const auto zeros = [&](int rows, int width) {
@@ -37,7 +38,8 @@ class Tiles : public testing::Test {
       return rig.buffer(rows, width, rig.normal(int64_t{rows} * width));
     };
     const Buffer x = numbers(c.total(), kIn), y = zeros(c.total(), kOut), z = zeros(c.total() * kStride, kIn),
-                 state = numbers(kSlots * 2 * kDilation, kIn), up_state = numbers(kSlots, kOut);
+                 state = numbers(kSlots * 2 * kDilation, kIn), up_state = numbers(kSlots, kOut),
+                 d = zeros(c.total() / kStride, kOut), down_state = numbers(kSlots * kStride, kIn);
     const Program p = rig.device().record("tiles", [&](Ops& ops) {
       ops.conv({.x = x,
                 .snake = {alpha, alpha},
@@ -57,13 +59,26 @@ class Tiles : public testing::Test {
                            .state = up_state,
                            .out = z,
                            .lanes = lanes});
+      ops.padded_conv({.x = x,
+                       .before = Activation::elu,
+                       .weight = down,
+                       .bias = bias,
+                       .kernel = 2 * kStride,
+                       .stride = kStride,
+                       .state = down_state,
+                       .after = Activation::relu,
+                       .out = d,
+                       .lanes = lanes});
     });
     EXPECT_EQ(kernels.recorded(p)[0].launches.back().kernel, tile.kernel);
     EXPECT_EQ(kernels.recorded(p)[1].launches.back().kernel, tile.kernel);
+    const std::vector<gpu::Launch>& padded = kernels.recorded(p)[2].launches;
+    EXPECT_EQ(padded.size(), 3u);  // staging before, the state behind
+    EXPECT_TRUE(padded.at(1).kernel.starts_with("conv_"));
     rig.device().run(p);
     rig.device().run(p);  // with the state of the first
     std::vector<float> all;
-    for (const Buffer& b : {y, z, state, up_state}) {
+    for (const Buffer& b : {y, z, d, state, up_state, down_state}) {
       const std::vector<float> part = rig.read(b);
       all.insert(all.end(), part.begin(), part.end());
     }

@@ -89,11 +89,10 @@ struct EpilogueArgs {
   int activation;  ///< an Activation of ops.h
 };
 
-/// Input rows of a product: row r of lane l starts at data + l * lane_stride + r * row_stride; tap t reads
-/// t * tap_stride further on.
+/// Input rows of a product: row r of lane l starts at data + l * lane_stride + r * row_stride.
 struct InputArgs {
   const float* data;
-  kp_i64 lane_stride, row_stride, tap_stride;
+  kp_i64 lane_stride, row_stride;
 };
 
 /// product_*: up to three matrices side by side (their outputs are consecutive columns), or gate and up.
@@ -104,7 +103,7 @@ struct ProductArgs {
   const float* factor;  ///< [rows]: what the sums of a row are multiplied with, after `normalise`; or absent
   MatrixArgs matrix[3];
   int matrices;
-  int panels;      ///< of all matrices and phases, or of each of a pair
+  int panels;      ///< of all matrices, or of each of a pair
   int row_groups;  ///< product_*_many: groups of 4 rows of one block, 1, 2, 4 or 8
   EpilogueArgs to;
 };
@@ -310,12 +309,13 @@ struct StageArgs {
 /// conv_*: a convolution of staged rows.
 struct ConvArgs {
   LaneArgs lanes;
-  const float* x;      ///< from `stage`
+  const float* x;      ///< from `stage` or `stage_padded`
   kp_i64 unit_stride;  ///< floats of one unit
   kp_u64 tap_inverse;  ///< 2^32 / taps, rounded up
   MatrixArgs matrix;   ///< f32
   EpilogueArgs to;
-  int history, dilation;
+  int stride, dilation;  ///< in staged rows, from row to row and from tap to tap
+  int around;            ///< staged rows of a lane beyond `stride` for each of its rows
   int units, part_units;
   int tiles;  ///< blocks that make tiles; those behind them renew the state
   struct {
@@ -335,12 +335,12 @@ struct DepthwiseArgs {
 };
 
 /// stage_padded, renew_state: the input rows of a padded convolution with what stands around them, after
-/// `before(x + add)`. Staged row s of a lane is its input row s - history.
+/// `before(x + add)`, as `stage` stores them. Staged row s of a lane is its input row s - history.
 struct PaddedArgs {
   LaneArgs lanes;  ///< of input rows
   const float *x, *add;
   float* state;  ///< [slots * history], or absent
-  float* out;    ///< [lanes][whole][width] without gaps
+  float* out;    ///< [units][lanes][whole][8]
   kp_i64 x_stride, add_stride, state_stride;
   int history, whole, width;
   int before;   ///< an Activation of ops.h

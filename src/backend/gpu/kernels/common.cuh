@@ -71,22 +71,6 @@ KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
 KP_DEV kp_u64 shfl_xor_64(kp_u64 v, int mask) {
   return (kp_u64)kp_shfl_xor_u((kp_u32)(v >> 32), mask) << 32 | kp_shfl_xor_u((kp_u32)v, mask);
 }
-KP_DEV kp_u64 bits_of(double v) {
-  union {
-    double d;
-    kp_u64 u;
-  } both;
-  both.d = v;
-  return both.u;
-}
-KP_DEV double double_of(kp_u64 v) {
-  union {
-    kp_u64 u;
-    double d;
-  } both;
-  both.u = v;
-  return both.d;
-}
 
 KP_DEV double kp_sum32_d(double v) {
   KP_UNROLL

@@ -65,14 +65,14 @@ extern "C" __global__ void KP_BOUNDS(256) stage(StageArgs a) {
 
 /// The newest rows of every lane become its state. Block `block` of a.carry.blocks.
 KP_DEV void carry_staged(const ConvArgs& a, int block) {
-  const int per_lane = a.history * a.carry.width, total = per_lane * a.lanes.lanes;
+  const int per_lane = a.around * a.carry.width, total = per_lane * a.lanes.lanes;
   for (int i = block * 256 + kp_tid(); i < total; i += a.carry.blocks * 256) {
     const int lane = i / per_lane, at = i - lane * per_lane, h = at / a.carry.width,
               c = at - h * a.carry.width;
     const Lane l = read_lane(a.lanes, lane);
     if (l.rows == 0) continue;
-    const kp_i64 row = (kp_i64)lane * (a.history + a.lanes.rows) + l.rows + h;
-    a.carry.state[((kp_i64)l.slot * a.history + h) * a.carry.stride + c] =
+    const kp_i64 row = (kp_i64)lane * (a.around + a.lanes.rows) + l.rows + h;
+    a.carry.state[((kp_i64)l.slot * a.around + h) * a.carry.stride + c] =
         a.x[c / kUnitInputs * a.unit_stride + row * kUnitInputs + c % kUnitInputs];
   }
 }
@@ -115,7 +115,7 @@ KP_DEV ConvSource<kRows> conv_source(const ConvArgs& a, int first_row, int first
   KP_UNROLL
   for (int i = 0; i < (kRows > 1 ? kRows / 2 : 1); ++i) {
     const int row = kp_min_i(first_row + 16 * i + lane % (kRows > 1 ? 32 : 16) / 2, rows - 1);
-    s.row[i] = (row + row / a.lanes.rows * a.history) * kUnitInputs + lane % 2 * 4;
+    s.row[i] = (row * a.stride + row / a.lanes.rows * a.around) * kUnitInputs + lane % 2 * 4;
   }
   return s;
 }
@@ -189,17 +189,6 @@ KP_DEV void add_unit(const float* x, const float* w, float (*acc)[8]) {
   }
 }
 
-/// Stores element (row, column), as finish() does for what a convolution has.
-KP_DEV void finish_output(const EpilogueArgs& to, float sum, kp_i64 row, int column) {
-  float y = to.bias ? sum + to.bias[column] : sum;
-  if (to.residual) y = to.residual[row * to.residual_stride + column] + y;
-  if (to.clip > 0.0f) {  // the comparisons are false for NaN, which must survive
-    y = y > to.clip ? to.clip : y;
-    y = y < -to.clip ? -to.clip : y;
-  }
-  to.out[row * to.out_stride + column] = y;
-}
-
 /// Adds the parts of kOnce rows of every lane and stores what became of them.
 template <int kOnce>
 KP_DEV void finish_rows(const ConvArgs& a, const float (*acc)[8], float* sums, int first_row,
@@ -221,7 +210,7 @@ KP_DEV void finish_rows(const ConvArgs& a, const float (*acc)[8], float* sums, i
     float sum = 0.0f;
     KP_UNROLL
     for (int part = 0; part < kTileParts; ++part) sum += from[part * kOnce * 8 * kSumStride];
-    finish_output(a.to, sum, (kp_i64)row * a.matrix.phases + phase, column);
+    finish(a.to, sum, (kp_i64)row * a.matrix.phases + phase, column);
   }
 }
 

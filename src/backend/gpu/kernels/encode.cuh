@@ -23,24 +23,31 @@ KP_DEV float padded_value(const PaddedArgs& a, const Lane& l, int lane, int r, i
   return kp_activate(a.before, x);
 }
 
-/// Thread: one element of the staged rows. Block b: elements from 256 b of [lanes][whole][width].
+/// Where element (staged row, column) is: units of 8 channels, see conv.cuh.
+KP_DEV float* staged_place(const PaddedArgs& a, int staged, int column) {
+  return a.out + ((kp_i64)(column / 8) * a.lanes.lanes * a.whole + staged) * 8 + column % 8;
+}
+
+/// Thread: one element of the staged rows. Block b: elements from 256 b of [lanes][whole][width], the width
+/// rounded up to units.
 extern "C" __global__ void KP_BOUNDS(256) stage_padded(PaddedArgs a) {
   kp_launch_dependents();
   kp_wait_previous();
-  const kp_i64 at = (kp_i64)kp_bid() * 256 + kp_tid();
-  const kp_i64 staged = at / a.width;
-  const int column = (int)(at - staged * a.width), lane = (int)(staged / a.whole);
+  const kp_u32 at = (kp_u32)kp_bid() * 256 + (kp_u32)kp_tid(), padded = (kp_u32)(a.width + 7) / 8 * 8;
+  const int staged = (int)(at / padded), column = (int)(at - (kp_u32)staged * padded),
+            lane = staged / a.whole;
   if (lane >= a.lanes.lanes) return;
   const Lane l = read_lane(a.lanes, lane);
   if (l.rows == 0) return;
   if (a.padding == kPadReflect && l.rows <= a.behind) {
-    if (staged == (kp_i64)lane * a.whole && column == 0) report(a.lanes, kFaultShort, l.rows);
+    if (staged == lane * a.whole && column == 0) report(a.lanes, kFaultShort, l.rows);
     return;
   }
-  const int r = (int)(staged - (kp_i64)lane * a.whole) - a.history;
+  const int r = staged - lane * a.whole - a.history;
   const int end = a.padding == kPadReflect ? l.rows + a.behind
                                            : (l.rows + a.conv_stride - 1) / a.conv_stride * a.conv_stride;
-  if (r < end) a.out[at] = padded_value(a, l, lane, r, column);
+  if (r < end)
+    *staged_place(a, staged, column) = column < a.width ? padded_value(a, l, lane, r, column) : 0.0f;
 }
 
 /// Thread: one element of a slot's state, from the rows that stage_padded made. Block b: elements from 256 b
@@ -56,7 +63,7 @@ extern "C" __global__ void KP_BOUNDS(256) renew_state(PaddedArgs a) {
   const Lane l = read_lane(a.lanes, lane);
   if (l.rows == 0) return;
   a.state[((kp_i64)l.slot * a.history + h) * a.state_stride + column] =
-      a.out[((kp_i64)lane * a.whole + l.rows + h) * a.width + column];
+      *staged_place(a, lane * a.whole + l.rows + h, column);
 }
 
 // ---- log-mel
@@ -179,14 +186,14 @@ extern "C" __global__ void KP_BOUNDS(256) scale_rows(ScaleRowsArgs a) {
   const int parts = (a.width + 255) / 256, row = kp_bid() / parts,
             column = (kp_bid() - row * parts) * 256 + kp_tid();
   if (column >= a.width || !row_counts(a.lanes, row)) return;
-  const float y =
-      a.x[row * a.x_stride + column] * a.gate[row / a.lanes.rows * a.gate_stride + column];
+  const float y = a.x[row * a.x_stride + column] * a.gate[row / a.lanes.rows * a.gate_stride + column];
   a.out[row * a.out_stride + column] = a.residual ? a.residual[row * a.residual_stride + column] + y : y;
 }
 
 // ---- the nearest entry
 
-/// Every float32 sum within this of the largest, relative to the size of its terms, may belong to the nearest.
+/// Every float32 sum within this of the largest, relative to the size of its terms, may belong to the
+/// nearest.
 KP_DEV float code_doubt() { return 1e-5f; }
 
 KP_DEV double code_distance(const NearestCodeArgs& a, const float* x, int code) {

@@ -193,17 +193,28 @@ KP_DEV double kp_log_parts(double m, int exponent) {
   return kp_fma_d((double)exponent, 0.69314718055994530942, log_m);
 }
 
-/// log of a positive normal double, within some units of 1e-16.
-KP_DEV double kp_log_d(double x) {
+KP_DEV kp_u64 bits_of(double v) {
   union {
     double d;
     kp_u64 u;
-  } v;
-  v.d = x;
-  const kp_u64 bits = v.u - 0x3fe6600000000000ull;  // mantissa from 0.7 to 1.4
-  const int exponent = (int)((kp_i64)bits >> 52);
-  v.u = (bits & 0xfffffffffffffull) + 0x3fe6600000000000ull;
-  return kp_log_parts(v.d, exponent);
+  } both;
+  both.d = v;
+  return both.u;
+}
+KP_DEV double double_of(kp_u64 v) {
+  union {
+    kp_u64 u;
+    double d;
+  } both;
+  both.u = v;
+  return both.d;
+}
+
+/// log of a positive normal double, within some units of 1e-16.
+KP_DEV double kp_log_d(double x) {
+  const kp_u64 bits = bits_of(x) - 0x3fe6600000000000ull;  // mantissa from 0.7 to 1.4
+  return kp_log_parts(double_of((bits & 0xfffffffffffffull) + 0x3fe6600000000000ull),
+                      (int)((kp_i64)bits >> 52));
 }
 
 /// -log(u) of a positive normal float, e of the draws: within 1 unit in the last place. In double: a few

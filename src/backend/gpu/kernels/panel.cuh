@@ -27,27 +27,14 @@ struct Unit {
 
 /// Where the weights of a panel are.
 struct Panel {
-  const kp_u8* first;  ///< tap 0, group 0, this lane
+  const kp_u8* first;  ///< group 0, this lane
   const kp_u8* scales;
-  kp_i64 tap_bytes;
-  int groups, taps;
 };
 
 template <int kKind>
-KP_DEV Panel panel_of(const MatrixArgs& m, int phase, int index) {
-  const kp_u8* first = m.data + phase * m.phase_bytes + index * m.panel_bytes;
-  return {first + 16 * kp_lane(), first + m.scale_bytes, m.tap_bytes, m.groups, m.taps};
-}
-
-/// Group g of all taps: its tap, and its number within the tap.
-struct GroupAt {
-  int tap, group;
-};
-template <bool kTaps>
-KP_DEV GroupAt locate(const Panel& p, int g) {
-  if (!kTaps || p.taps == 1) return {0, g};
-  const int tap = (int)((kp_u32)g / (kp_u32)p.groups);
-  return {tap, g - tap * p.groups};
+KP_DEV Panel panel_of(const MatrixArgs& m, int index) {
+  const kp_u8* first = m.data + index * m.panel_bytes;
+  return {first + 16 * kp_lane(), first + m.scale_bytes};
 }
 
 /// Inputs of a lane in a group.
@@ -56,15 +43,14 @@ KP_DEV int lane_inputs() {
   return kKind == kElementInt8 ? 2 : 1;
 }
 template <int kKind>
-KP_DEV int first_input(const GroupAt& at) {
-  return at.group * group_inputs<kKind>() + kp_lane() * lane_inputs<kKind>();
+KP_DEV int first_input(int g) {
+  return g * group_inputs<kKind>() + kp_lane() * lane_inputs<kKind>();
 }
 
 /// A lane's weights of group g.
-template <int kKind, bool kTaps>
+template <int kKind>
 KP_DEV const kp_u8* unit_address(const Panel& p, int g) {
-  const GroupAt at = locate<kTaps>(p, g);
-  return p.first + (kTaps ? at.tap * p.tap_bytes : 0) + at.group * group_bytes<kKind>();
+  return p.first + g * group_bytes<kKind>();
 }
 
 /// Weights of 8 outputs: input `which` of the unit.
@@ -117,18 +103,15 @@ struct Inputs {
 };
 
 /// Those of group g, 0 beyond the inputs. `norm`: weights of an RMS norm, or null.
-template <int kKind, int kRows, bool kTaps>
-KP_DEV void load_inputs(const float* const* row, kp_i64 tap_stride, const Panel& p, const float* norm,
-                        int inputs, int g, Inputs<kRows>& to) {
-  const GroupAt at = locate<kTaps>(p, g);
-  const int first = first_input<kKind>(at);
+template <int kKind, int kRows>
+KP_DEV void load_inputs(const float* const* row, const float* norm, int inputs, int g, Inputs<kRows>& to) {
+  const int first = first_input<kKind>(g);
   KP_UNROLL
   for (int i = 0; i < lane_inputs<kKind>(); ++i) {
     const bool there = first + i < inputs;
     to.norm[i] = norm && there ? norm[first + i] : 1.0f;
     KP_UNROLL
-    for (int r = 0; r < kRows; ++r)
-      to.x[r][i] = there ? row[r][(kTaps ? at.tap * tap_stride : 0) + first + i] : 0.0f;
+    for (int r = 0; r < kRows; ++r) to.x[r][i] = there ? row[r][first + i] : 0.0f;
   }
 }
 
@@ -150,14 +133,25 @@ KP_DEV void clear(float (*acc)[kPanelOutputs]) {
   for (int c = 0; c < kPanelOutputs; ++c) acc[r][c] = 0.0f;
 }
 
-/// Which matrix, phase and panel a number is: panels are counted through all matrices and phases.
+/// Which panel of which matrix a number is: panels are counted through all matrices.
 struct PanelIndex {
-  int matrix, phase, panel;
+  int matrix, panel;
   int column;  ///< of the panel's first output, among the columns of one output row
 };
+template <bool kPair>
+KP_DEV PanelIndex find_panel(const ProductArgs& a, int n) {
+  PanelIndex i = {0, n, 0};
+  for (; !kPair && i.matrix + 1 < a.matrices; ++i.matrix) {
+    const int outputs = a.matrix[i.matrix].outputs, panels = (outputs + kPanelOutputs - 1) / kPanelOutputs;
+    if (i.panel < panels) break;
+    i.panel -= panels, i.column += outputs;
+  }
+  i.column += i.panel * kPanelOutputs;
+  return i;
+}
 
 /// Weights of kAhead groups on their way, of one panel or (kPair) of two, in registers.
-template <int kKind, int kAhead, bool kPair, bool kTaps>
+template <int kKind, int kAhead, bool kPair>
 struct RegisterQueue {
   enum { kMatrices = kPair ? 2 : 1 };
   Unit<kKind> unit[kAhead][kMatrices];
@@ -165,7 +159,7 @@ struct RegisterQueue {
   KP_METHOD void fetch(const Panel* p, int g, int i) {
     KP_UNROLL
     for (int n = 0; n < kMatrices; ++n) {
-      const kp_u8* from = unit_address<kKind, kTaps>(p[n], g);
+      const kp_u8* from = unit_address<kKind>(p[n], g);
       unit[i][n].a = kp_load_weights(from);
       if (kKind == kElementF32) unit[i][n].b = kp_load_weights(from + 512);
     }
@@ -200,7 +194,7 @@ struct SharedQueue {
   KP_METHOD void fetch(const Panel* p, int g, int i) {
     KP_UNROLL
     for (int n = 0; n < kMatrices; ++n) {
-      const kp_u8* from = unit_address<kKind, false>(p[n], g);
+      const kp_u8* from = unit_address<kKind>(p[n], g);
       kp_copy_16(unit_place(i, n), from);
       if (kKind == kElementF32) kp_copy_16(unit_place(i, n) + 512, from + 512);
       if (kScales && kp_lane() < 2)
@@ -253,15 +247,13 @@ template <int kAhead>
 constexpr bool kLateNorm = kAhead > 8;
 
 /// The inputs of the first groups.
-template <int kKind, int kRows, int kAhead, bool kTaps>
-KP_DEV void fetch_inputs(const ProductArgs& a, const Panel* p, int inputs, int from, int to,
-                         Flow<kRows, kAhead>& f) {
+template <int kKind, int kRows, int kAhead>
+KP_DEV void fetch_inputs(const ProductArgs& a, int inputs, int from, int to, Flow<kRows, kAhead>& f) {
   KP_UNROLL
   for (int i = 0; i < kAhead; ++i)
     if (from + i < to)
-      load_inputs<kKind, kRows, kTaps>(f.row, a.x.tap_stride, p[0],
-                                       kLateNorm<kAhead> ? (const float*)0 : a.norm.weight, inputs, from + i,
-                                       f.in[i]);
+      load_inputs<kKind, kRows>(f.row, kLateNorm<kAhead> ? (const float*)0 : a.norm.weight, inputs, from + i,
+                                f.in[i]);
 }
 
 /// Adds group g, whose weights are place i of the queue.

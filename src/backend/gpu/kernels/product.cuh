@@ -4,7 +4,7 @@
 
 template <int kKind, int kRows>
 KP_DEV void load_norm(const float* norm, int inputs, int g, Inputs<kRows>& to) {
-  const int first = first_input<kKind>({0, g});
+  const int first = first_input<kKind>(g);
   KP_UNROLL
   for (int i = 0; i < lane_inputs<kKind>(); ++i) to.norm[i] = first + i < inputs ? norm[first + i] : 1.0f;
 }
@@ -37,7 +37,7 @@ KP_DEV void accumulate_batches(const ProductArgs& a, const Panel* p, int inputs,
     if (from >= to) return;
     queue.release();
     fetch_weights<kAhead>(p, from, to, queue);
-    fetch_inputs<kKind, kRows, kAhead, false>(a, p, inputs, from, to, f);
+    fetch_inputs<kKind, kRows, kAhead>(a, inputs, from, to, f);
   }
 }
 
@@ -73,21 +73,8 @@ KP_DEV void sum_block(bool normed, float* exchange, int own, const float (*acc)[
   }
 }
 
-/// Which panel of which matrix a number is, of matrices of one tap and one phase.
-template <bool kPair>
-KP_DEV PanelIndex find_plain_panel(const ProductArgs& a, int n) {
-  PanelIndex i = {0, 0, n, 0};
-  for (; !kPair && i.matrix + 1 < a.matrices; ++i.matrix) {
-    const int outputs = a.matrix[i.matrix].outputs, panels = (outputs + kPanelOutputs - 1) / kPanelOutputs;
-    if (i.panel < panels) break;
-    i.panel -= panels, i.column += outputs;
-  }
-  i.column += i.panel * kPanelOutputs;
-  return i;
-}
-
-/// The rows of a block: kRows from tile * kRows on; lane r of a warp looks after row r. One row is the only row
-/// of its op, which leaves little to compute: what all warps of all blocks do counts.
+/// The rows of a block: kRows from tile * kRows on; lane r of a warp looks after row r. One row is the only
+/// row of its op, which leaves little to compute: what all warps of all blocks do counts.
 template <int kRows>
 struct RowTile {
   int first, rows;    ///< of all
@@ -111,15 +98,15 @@ struct RowTile {
 };
 
 /// Up to kRows rows by one panel (of each matrix, with kPair): the 8 warps of a block take a part each.
-/// Matrices of one tap and one phase.
 template <int kKind, int kRows, int kAhead, bool kPair, class Queue>
-KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* exchange, int exchanged, Queue& queue) {
+KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* exchange, int exchanged,
+                        Queue& queue) {
   enum { kMatrices = kPair ? 2 : 1 };
   const int part = kp_warp();
-  const PanelIndex index = find_plain_panel<kPair>(a, number);
+  const PanelIndex index = find_panel<kPair>(a, number);
   const MatrixArgs& m = a.matrix[index.matrix];
-  const Panel panel[2] = {panel_of<kKind>(m, 0, index.panel),
-                          panel_of<kKind>(a.matrix[kPair ? 1 : index.matrix], 0, index.panel)};
+  const Panel panel[2] = {panel_of<kKind>(m, index.panel),
+                          panel_of<kKind>(a.matrix[kPair ? 1 : index.matrix], index.panel)};
   const int size = (m.groups + kParts - 1) / kParts;
   const int from = kp_min_i(part * size, m.groups), to = kp_min_i(from + size, m.groups);
   fetch_weights<kAhead>(panel, from, to, queue);
@@ -137,7 +124,7 @@ KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* excha
   for (int r = 0; r < kRows; ++r) squares[r] = 0.0f;
   KP_UNROLL
   for (int n = 0; n < kMatrices; ++n) clear<kRows>(acc[n]);
-  fetch_inputs<kKind, kRows, kAhead, false>(a, panel, m.inputs, from, to, f);
+  fetch_inputs<kKind, kRows, kAhead>(a, m.inputs, from, to, f);
   const LaneState state = ask_state(a.lanes, tiles.own_lane, slot);
   const int column = index.column + kp_warp();
   const bool exists = index.panel * kPanelOutputs + kp_warp() < m.outputs;
@@ -172,15 +159,15 @@ KP_DEV void product_few(const ProductArgs& a, int tile, int number, float* share
   Queue queue = {(kp_u8*)(shared + kp_warp() * own)};
 #else
   const int own = exchange_count<kRows, kPair>() * 32;
-  RegisterQueue<kKind, kAhead, kPair, false> queue;
+  RegisterQueue<kKind, kAhead, kPair> queue;
 #endif
   product_few<kKind, kRows, kAhead, kPair>(a, tile, number, shared, own, queue);
 }
 
-#define PRODUCT_FEW(name, kind, count, ahead, pair, resident)                        \
-  extern "C" __global__ void KP_BOUNDS_RESIDENT(256, resident) name(ProductArgs a) { \
-    KP_DYN_SHARED(float, shared);                                                    \
-    const int tile = count == 1 ? 0 : kp_bid() / a.panels;                           \
+#define PRODUCT_FEW(name, kind, count, ahead, pair, resident)                           \
+  extern "C" __global__ void KP_BOUNDS_RESIDENT(256, resident) name(ProductArgs a) {    \
+    KP_DYN_SHARED(float, shared);                                                       \
+    const int tile = count == 1 ? 0 : kp_bid() / a.panels;                              \
     product_few<kind, count, ahead, pair>(a, tile, kp_bid() - tile * a.panels, shared); \
   }
 // Residents: as many as are wanted beside what comes before and behind, without spilling.

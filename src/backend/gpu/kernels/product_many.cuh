@@ -1,28 +1,9 @@
-// Products of many rows: prompts where there are no matrix units for them, and the encoders' convolutions.
+// Products of many rows: prompts where there are no matrix units for them, and the encoders' linear layers.
 #pragma once
 #include "backend/gpu/kernels/panel.cuh"
 
-/// Which panel a number is, counted through all matrices and phases.
-KP_DEV PanelIndex find_panel(const ProductArgs& a, int n) {
-  PanelIndex i = {0, 0, n, 0};
-  int columns = 0;
-  while (true) {
-    const MatrixArgs& m = a.matrix[i.matrix];
-    const int panels = (m.outputs + kPanelOutputs - 1) / kPanelOutputs;
-    if (i.panel < panels * m.phases || i.matrix + 1 == a.matrices) {
-      i.phase = i.panel / panels, i.panel -= i.phase * panels;
-      i.column = columns + i.panel * kPanelOutputs;
-      return i;
-    }
-    i.panel -= panels * m.phases, columns += m.outputs, ++i.matrix;
-  }
-}
-
-/// First groups of the parts: part n is [n * size, (n + 1) * size), cut off at the end.
-KP_DEV int part_size(const Panel& p) { return (p.groups * p.taps + kParts - 1) / kParts; }
-
-/// Adds groups [from, to), the first of which have been fetched, to acc[0]: each further group is fetched when the
-/// one kAhead before it has been used.
+/// Adds groups [from, to), the first of which have been fetched, to acc[0]: each further group is fetched
+/// when the one kAhead before it has been used.
 template <int kKind, int kRows, int kAhead, class Queue>
 KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, int from, int to, Queue& queue,
                             Flow<kRows, kAhead>& f, float (*acc)[kRows][kPanelOutputs], float* squares) {
@@ -33,8 +14,7 @@ KP_DEV void accumulate_part(const ProductArgs& a, const Panel* p, int inputs, in
       accumulate_group<kKind, kRows, false>(a, p, g + i, i, queue, f.in[i], acc, squares);
       if (g + i + kAhead >= to) continue;
       queue.fetch(p, g + i + kAhead, i);
-      load_inputs<kKind, kRows, true>(f.row, a.x.tap_stride, p[0], a.norm.weight, inputs, g + i + kAhead,
-                                      f.in[i]);
+      load_inputs<kKind, kRows>(f.row, a.norm.weight, inputs, g + i + kAhead, f.in[i]);
     }
   }
 }
@@ -68,11 +48,11 @@ KP_DEV void product_many(const ProductArgs& a) {
   kp_wait_previous();
   // Uniform within a virtual warp; exchanges below are too, and no barrier follows.
   if (number >= panels || first >= a.lanes.lanes * a.lanes.rows) return;
-  const PanelIndex index = find_panel(a, number);
+  const PanelIndex index = find_panel<false>(a, number);
   const MatrixArgs& m = a.matrix[index.matrix];
-  const Panel panel = panel_of<kKind>(m, index.phase, index.panel);
+  const Panel panel = panel_of<kKind>(m, index.panel);
   bool counts[kManyRows];
-  RegisterQueue<kKind, kManyAhead, false, true> queue;
+  RegisterQueue<kKind, kManyAhead, false> queue;
   Flow<kManyRows, kManyAhead> f;
   KP_UNROLL
   for (int r = 0; r < kManyRows; ++r) {
@@ -80,14 +60,14 @@ KP_DEV void product_many(const ProductArgs& a) {
     f.row[r] = input_row(a.x, a.lanes, kp_min_i(first + r, a.lanes.lanes * a.lanes.rows - 1));
   }
   if (!(counts[0] || counts[1] || counts[2] || counts[3])) return;
-  const int size = part_size(panel), end = panel.groups * panel.taps;
+  const int end = m.groups, size = (end + kParts - 1) / kParts;
   float total[kManyRows][kPanelOutputs], acc[1][kManyRows][kPanelOutputs], squares[kManyRows];
   clear<kManyRows>(total);
   for (int from = 0; from < end; from += size) {
     const int to = kp_min_i(from + size, end);
     fetch_weights<kManyAhead>(&panel, from, to, queue);
     clear<kManyRows>(acc[0]);
-    fetch_inputs<kKind, kManyRows, kManyAhead, true>(a, &panel, m.inputs, from, to, f);
+    fetch_inputs<kKind, kManyRows, kManyAhead>(a, m.inputs, from, to, f);
     accumulate_part<kKind, kManyRows, kManyAhead>(a, &panel, m.inputs, from, to, queue, f, acc, squares);
     KP_UNROLL
     for (int r = 0; r < kManyRows; ++r) KP_UNROLL
@@ -101,7 +81,7 @@ KP_DEV void product_many(const ProductArgs& a) {
   for (int r = 0; r < kManyRows; ++r) {
     if ((kp_lane() & 3) != r || !counts[r]) continue;
     const float factor = a.factor ? a.factor[first + r] : 1.0f;
-    finish(a.to, total[r][0] * factor, (kp_i64)(first + r) * m.phases + index.phase, index.column + c);
+    finish(a.to, total[r][0] * factor, first + r, index.column + c);
   }
 }
 
