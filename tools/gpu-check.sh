@@ -201,13 +201,32 @@ step_bench_full() {
   [ $failed = 0 ]
 }
 
-# A reference of 10 s through both encoders.
+# A reference of 10 s through both encoders, and the codes of a longer clip beside the CPU's.
 step_voice() {
   snapshots_ready || return
   [ -e "$work/base/speech_tokenizer/model.safetensors" ] || { cat "$out/snapshots.txt" && echo "note: no base snapshot" && return 1; }
   export SKALD_SELF_TEST=off
-  bench base "$work/base" --frames 20 --warm-runs $([ $quick = yes ] && echo 1 || echo 5) || return 1
-  echo "note: $(fields '{(r := j["reference"])["audio_seconds"]:.0f} s through both encoders: first {r["first_ms"]:.1f} ms, then {r["ms"]["median"]:.1f} ms' "$out/base.json")"
+  local note warm_runs=5
+  [ $quick = yes ] && warm_runs=1
+  bench base "$work/base" --frames 20 --warm-runs $warm_runs || return 1
+  note=$(fields '{(r := j["reference"])["audio_seconds"]:.0f} s through both encoders: first {r["first_ms"]:.1f} ms, then {r["ms"]["median"]:.1f} ms' "$out/base.json") || return 1
+  python3 - "$work/clip.wav" <<'PY'
+import math, struct, sys, wave
+rate = 24000
+with wave.open(sys.argv[1], "wb") as w:
+    w.setnchannels(1), w.setsampwidth(2), w.setframerate(rate)
+    tone = lambda t: math.sin(2 * math.pi * (160 + 40 * t) * t) * (0.6 + 0.4 * math.sin(2 * math.pi * 3 * t))
+    w.writeframes(b"".join(struct.pack("<h", int(9000 * tone(i / rate) + 2000 * math.sin(i * i % 977))) for i in range(12 * rate)))
+PY
+  for where in cpu "$device"; do
+    "$bin/skald" codec encode --model "$work/base" --device "$where" "$work/clip.wav" -o "$work/clip-${where%%:*}.npy" || return 1
+  done
+  python3 - "$note" "$work/clip-cpu.npy" "$work/clip-${device%%:*}.npy" <<'PY'
+import pathlib, sys
+a, b = (pathlib.Path(p).read_bytes() for p in sys.argv[2:])
+print(f"note: {sys.argv[1]}; codes of 12 s are", "the CPU's" if a == b else "DIFFERENT from the CPU's")
+sys.exit(a != b)
+PY
 }
 
 step_long() {
@@ -253,27 +272,35 @@ step_compare_full() {
   [ $failed = 0 ]
 }
 
-# sanitize TOOL PROGRAM TEST: what it found, and its exit status, in a file each.
+# sanitize TOOL PROGRAM TEST: what it found, and its exit status, in a file each. Ends with the step, which cannot
+# reach what `timeout` started.
 sanitize() {
-  local log=$out/sanitizer/$1-$2-${3//\//-}
-  timeout -k 5 180 compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/$2" --gtest_brief=1 --gtest_filter="$3" >"$log.txt" 2>&1
-  echo "$? $SECONDS" >"$log.status"
+  local log=$out/sanitizer/$1-$2-${3//\//-} left=$((until - $(date +%s)))
+  [ $left -gt 0 ] || { echo 124 >"$log.status" && return; }
+  timeout -k 5 $left compute-sanitizer --tool "$1" --error-exitcode 9 "$bin/$2" --gtest_brief=1 --gtest_filter="$3" >"$log.txt" 2>&1
+  echo "$?" >"$log.status"
 }
 
 # Every operation test under both tools, each in a process of its own: one is slow, many at once are not.
 step_sanitizer() {
   command -v compute-sanitizer >/dev/null || skip "there is no compute-sanitizer"
+  local runs=$out/sanitizer/runs.txt most_at_once=16 tool name tests
   rm -rf "$out/sanitizer" && mkdir "$out/sanitizer"
-  local tool name test
   for tool in racecheck memcheck; do
     for name in attention linear encode audio speaker rows sample_op; do
-      "$bin/kernels_${name}_test" --gtest_list_tests --gtest_filter='-*Many*:*Long*:*EverySize*:Fft.*' |
-        awk '/^[^ ]+\.$/ { suite = $1 } /^  / { print suite $1 }' |
-        while read -r test; do echo "$tool" "kernels_${name}_test" "$test"; done
+      # The transform is tested on the host alone.
+      tests=$("$bin/kernels_${name}_test" --gtest_list_tests --gtest_filter='-*Many*:*Long*:*EverySize*:Fft.*' |
+        awk '/^[^ ]+\.$/ { suite = $1 } /^  / { print suite $1 }')
+      [ -n "$tests" ] || { echo "kernels_${name}_test does not list its tests" && return 1; }
+      printf "$tool kernels_${name}_test %s\n" $tests
     done
-  done >"$out/sanitizer/runs.txt"
-  xargs -P "$(nproc)" -L 1 bash -c 'sanitize "$@"' sanitize <"$out/sanitizer/runs.txt"
-  cat "$out"/sanitizer/*.status | awk -v runs="$(wc -l <"$out/sanitizer/runs.txt")" '
+  done >"$runs" || return 1
+  export until=$(($(date +%s) + limit - 8))
+  xargs -P $(($(nproc) < most_at_once ? $(nproc) : most_at_once)) -L 1 bash -c 'sanitize "$@"' sanitize <"$runs"
+  grep -L '^0' "$out"/sanitizer/*.status | while read -r status; do
+    echo "== $status: $(cat "$status")" && tail -n 5 "${status%.status}.txt"
+  done
+  cat "$out"/sanitizer/*.status | awk -v runs="$(wc -l <"$runs")" '
     $1 == 0 { clean++ } $1 == 124 || $1 == 137 { late++ }
     END { printf "note: memcheck, racecheck: %d of %d runs clean, %d out of time\n", clean, runs, late; exit clean != runs }'
 }
@@ -333,7 +360,7 @@ for step in "${steps[@]}"; do
   fi
   # A shell of its own, so that the limit ends the step with everything it started.
   export -f usage skip fields run_tests bench compare sanitize snapshots_ready "step_$step"
-  export bin out work device fixtures sizes quick
+  export bin out work device fixtures sizes quick limit
   timeout -k 5 "$limit" bash -c "set -uo pipefail; step_$step" >"$log" 2>&1 </dev/null
   status=$?
   note=$(grep -a '^note: ' "$log" | tail -n 1 | sed 's/^note: //')

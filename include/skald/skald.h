@@ -186,7 +186,7 @@ struct EngineOptions {
   std::string compute = "exact";
   int32_t slots = 1;              ///< requests in work at once
   int32_t cache_capacity = 4096;  ///< talker positions per slot: prompt rows + frames
-  int32_t codec_chunk = 16;       ///< most frames per codec call
+  int32_t codec_chunk = 16;       ///< most frames per codec call; a GPU encodes in chunks of its own
   int32_t kept_voices = 1;        ///< prompt prefixes kept for the next request of a voice; 0 = none
   /// Receives one line of JSON whenever a clone is made or speaks: event, time, request id, voice, hashes of
   /// the voice and of the recording, consent; never a text. Called from any thread that makes or starts one.

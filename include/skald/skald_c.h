@@ -87,7 +87,7 @@ typedef struct skald_engine_options {
   int32_t threads;        /* 0 = what the process may use */
   int32_t slots;          /* requests in work at once */
   int32_t cache_capacity; /* positions per slot: prompt rows + frames */
-  int32_t codec_chunk;    /* most frames per codec call */
+  int32_t codec_chunk;    /* most frames per codec call; a GPU encodes in chunks of its own */
   int32_t kept_voices;    /* prompt prefixes kept for the next request of a voice; 0 = none */
   const char* weights;    /* matrices of the language model: "auto", "f32", "bf16" or "int8"; NULL = "auto" */
   /* Receives one line of JSON whenever a clone is made or speaks; NULL = nobody does. Called from any thread

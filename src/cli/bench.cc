@@ -118,6 +118,7 @@ Json kernels_json(const BenchReport& r) {
 }
 
 Json reference_json(const diagnose::ReferenceReport& r) {
+  if (!r.why_not.empty()) return {{"why_not", r.why_not}};
   if (r.audio_seconds == 0) return nullptr;
   Json ops = Json::array();
   for (const diagnose::OpTime& op : r.ops)
@@ -125,16 +126,19 @@ Json reference_json(const diagnose::ReferenceReport& r) {
   return {{"audio_seconds", r.audio_seconds},
           {"first_ms", rounded(r.first_ms)},
           {"ms", to_json(r.ms)},
+          {"by_op_ms", rounded(r.by_op_ms)},
           {"ops", std::move(ops)}};
 }
 
 std::string reference_text(const diagnose::ReferenceReport& r) {
   constexpr size_t kRows = 12;
+  if (!r.why_not.empty()) return fmt::format("\na reference was not measured: {}\n", r.why_not);
+  if (r.audio_seconds == 0) return {};
   std::string out = fmt::format(
-      "\na reference of {:.0f} s through both encoders: {:.1f} ms, the first {:.1f} ms; its slowest ops, "
-      "each "
-      "by itself\n",
-      r.audio_seconds, r.ms.median, r.first_ms);
+      "\na reference of {:.0f} s through both encoders: {:.1f} ms, the first {:.1f} ms; op by op {:.1f} ms, "
+      "the "
+      "slowest of them\n",
+      r.audio_seconds, r.ms.median, r.first_ms, r.by_op_ms);
   for (size_t i = 0; i < std::min(kRows, r.ops.size()); ++i)
     out += fmt::format("{:<36} {:<14} {:>4} {:>9.3f} ms\n", r.ops[i].label, r.ops[i].kind, r.ops[i].ops,
                        r.ops[i].ms);
@@ -275,7 +279,7 @@ std::string to_text(const BenchReport& r, const std::string& model) {
         r.read_bandwidth() > 0 ? 1e3 * r.language_model.bytes / r.read_bandwidth() : 0.0, 100 * r.idle_share);
   out += stage_table(r) + "\n" + length_table(r);
   if (!r.kernels.empty()) out += kernel_table(r);
-  if (r.reference.audio_seconds > 0) out += reference_text(r.reference);
+  out += reference_text(r.reference);
   return out +
          fmt::format(
              "\nmedians over frames {} to {}; codec in chunks of {} frames; `skald bench --help` defines "

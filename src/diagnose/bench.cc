@@ -341,15 +341,22 @@ class Bench {
   void reference() {
     progress(fmt::format("a reference of {} s", kReferenceSeconds));
     const VoiceRequest request = make_recording();
-    report_.reference.audio_seconds = kReferenceSeconds;
-    report_.reference.first_ms = engine::make_voice(*core_, request).encode_ms;
-    std::vector<double> ms;
-    for (int32_t i = 0; i < o_.warm_runs; ++i) ms.push_back(engine::make_voice(*core_, request).encode_ms);
-    report_.reference.ms = spread_of(std::move(ms));
-    std::vector<OpTime>& ops = report_.reference.ops;
-    for (const char* program : {"speaker_encoder", "codec_encoder"})
-      for (OpTime& op : device_->op_times(program)) ops.push_back(std::move(op));
-    std::sort(ops.begin(), ops.end(), [](const OpTime& a, const OpTime& b) { return a.ms > b.ms; });
+    const auto encode_ms = [&] { return engine::make_voice(*core_, request).encode_ms; };
+    ReferenceReport& r = report_.reference;
+    try {
+      r.first_ms = encode_ms();
+      std::vector<double> ms;
+      for (int32_t i = 0; i < o_.warm_runs; ++i) ms.push_back(encode_ms());
+      r.ms = spread_of(std::move(ms));
+      device_->time_ops();
+      r.by_op_ms = encode_ms();
+      r.ops = device_->take_op_times();
+      r.audio_seconds = kReferenceSeconds;
+    } catch (const Error& e) {
+      // The rest of the report stands without it.
+      if (e.code() != ErrorCode::out_of_memory && e.code() != ErrorCode::unsupported) throw;
+      r = {.why_not = e.what()};
+    }
   }
 
   void report_usage(const ProcessUsage& before, const ProcessUsage& after) {

@@ -13,7 +13,6 @@
 #include "backend/ops.h"
 #include "diagnose/spread.h"
 #include "diagnose/stages.h"
-#include "diagnose/timed_device.h"
 #include "skald/skald.h"
 
 namespace skald::diagnose {
@@ -60,10 +59,12 @@ struct LengthReport {
 
 /// A reference recording through both encoders, of a Base model.
 struct ReferenceReport {
-  double audio_seconds = 0;
-  double first_ms = 0;      ///< of the process's first recording; loading the encoders is not in it
-  Spread ms;                ///< of later ones
-  std::vector<OpTime> ops;  ///< slowest first
+  double audio_seconds = 0;  ///< 0 = not measured
+  std::string why_not;       ///< of a Base model that was not measured
+  double first_ms = 0;       ///< of the process's first recording; loading the encoders is not in it
+  Spread ms;                 ///< of later ones
+  double by_op_ms = 0;       ///< of one more, op by op
+  std::vector<OpTime> ops;   ///< of that one, slowest first
 };
 
 struct BenchReport {
@@ -116,7 +117,7 @@ struct BenchReport {
   double frame_ms = 0, idle_share = 0;
   std::vector<backend::KernelTime> kernels;  ///< of a frame, each kernel's launches one after the other
   std::vector<LengthReport> lengths;
-  ReferenceReport reference;  ///< 0 s = the model has no speaker encoder
+  ReferenceReport reference;
 };
 
 /// Loads the model, speaks a fixed text for `frames` frames whatever the stop token says, and measures.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "diagnose/op_cost.h"
@@ -30,6 +31,13 @@ struct StageTime {
   double launches = 0;  ///< of kernels, on a device that works behind the host
   Work work;
   StageTime& operator+=(const StageTime& other);
+};
+
+/// The ops of one kind under one label.
+struct OpTime {
+  std::string label, kind;
+  int32_t ops = 0;
+  double ms = 0;
 };
 
 struct StageTimes {

@@ -94,14 +94,30 @@ Program TimedDevice::record(std::string_view name, const std::function<void(back
 }
 
 void TimedDevice::run_op(Program program, size_t index) {
-  programs_.at(static_cast<size_t>(program.id)).ran = true;
-  inner().run_op(program, index);
+  if (!timing_ops_) return inner().run_op(program, index);
+  const Recorded& recorded = programs_.at(static_cast<size_t>(program.id));
+  const auto ms_of = [](auto&& work) {
+    const auto from = Clock::now();
+    work();
+    return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+  };
+  const double nothing = ms_of([&] { settle(recorded); });
+  const double ms = ms_of([&] { inner().run_op(program, index), settle(recorded); });
+  const backend::OpRecord& op = inner().ops(program)[index];
+  const std::string label = of_any_layer(op.label);
+  auto known = std::find_if(op_times_.begin(), op_times_.end(),
+                            [&](const OpTime& t) { return t.label == label && t.kind == op.kind; });
+  if (known == op_times_.end()) known = op_times_.insert(known, {label, op.kind, 0, 0});
+  ++known->ops, known->ms += std::max(0.0, ms - nothing);
 }
 
 void TimedDevice::run(Program program) {
-  programs_.at(static_cast<size_t>(program.id)).ran = true;
-  if (!timing_) return inner().run(program);
   const Recorded& recorded = programs_.at(static_cast<size_t>(program.id));
+  if (timing_ops_) {
+    for (size_t i = 0; i < recorded.ops.size(); ++i) run_op(program, i);
+    return;
+  }
+  if (!timing_) return inner().run(program);
   // Read before the run, which moves the positions.
   std::vector<std::vector<LaneRun>> lanes;
   lanes.reserve(recorded.lanes.size());
@@ -133,33 +149,22 @@ void TimedDevice::run_ops(Program program, const Recorded& recorded, StageTimes&
   }
 }
 
-std::vector<OpTime> TimedDevice::op_times(std::string_view name) {
-  constexpr int kRuns = 4;  // one after the other, so that the host is no part of them
-  std::vector<OpTime> times;
-  for (size_t id = 0; id < programs_.size(); ++id) {
-    const Recorded& recorded = programs_[id];
-    if (!recorded.ran || !recorded.name.starts_with(name)) continue;
-    const Program program{static_cast<int32_t>(id)};
-    const auto settle = [&] { active(recorded.lanes.front()); };  // a read waits
-    const auto ops = inner().ops(program);
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (ops[i].kind == "advance") continue;  // moves on what the others look at
-      inner().run_op(program, i), settle();
-      const auto from = Clock::now();
-      for (int run = 0; run < kRuns; ++run) inner().run_op(program, i);
-      settle();
-      const double ms = std::chrono::duration<double, std::milli>(Clock::now() - from).count() / kRuns;
-      const std::string label = of_any_layer(ops[i].label);
-      const auto known = std::find_if(times.begin(), times.end(), [&](const OpTime& t) {
-        return t.label == label && t.kind == ops[i].kind;
-      });
-      if (known == times.end())
-        times.push_back({label, ops[i].kind, 1, ms});
-      else
-        ++known->ops, known->ms += ms;
-    }
-  }
-  return times;
+void TimedDevice::time_ops() {
+  op_times_.clear();
+  timing_ops_ = true;
+}
+
+std::vector<OpTime> TimedDevice::take_op_times() {
+  timing_ops_ = false;
+  std::sort(op_times_.begin(), op_times_.end(), [](const OpTime& a, const OpTime& b) { return a.ms > b.ms; });
+  return std::move(op_times_);
+}
+
+/// Waits for what was handed over, at the price of a read.
+void TimedDevice::settle(const Recorded& recorded) {
+  if (inner().frames_ahead() == 0) return;
+  int32_t slot = 0;
+  inner().read(recorded.lanes.front().slot.row_range(0, 1), std::as_writable_bytes(std::span(&slot, 1)));
 }
 
 std::vector<backend::KernelTime> TimedDevice::frame_kernels() {

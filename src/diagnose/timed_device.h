@@ -14,13 +14,6 @@
 
 namespace skald::diagnose {
 
-/// The ops of one kind under one label.
-struct OpTime {
-  std::string label, kind;
-  int32_t ops = 0;
-  double ms = 0;
-};
-
 /// While timing, programs run op by op with a clock reading between: below 0.1 % of a
 /// real model's frame on a CPU. On a device that works behind the host they run as a whole, one at a time,
 /// and the device tells how long each took; all of it counts as the stage with the most ops.
@@ -37,9 +30,10 @@ class TimedDevice final : public ForwardingDevice {
   backend::Program record(std::string_view name, const std::function<void(backend::Ops&)>& body) override;
   void run(backend::Program program) override;
   void run_op(backend::Program program, size_t index) override;
-  /// Time of the programs that ran and whose names begin with `name`, by kind and label of their ops; layers
-  /// of a stack are one. What they compute is spoilt.
-  std::vector<OpTime> op_times(std::string_view name);
+  /// From time_ops() on, programs run op by op, each waited for; take_op_times() ends that and tells the time
+  /// by kind and label, the layers of a stack as one, slowest first. A GPU's launches are no graph meanwhile.
+  void time_ops();
+  std::vector<OpTime> take_op_times();
   /// Kernels of the programs that one frame of one request runs, together.
   std::vector<backend::KernelTime> frame_kernels();
   /// Of a trace: the share of its time in which no program was at work, and what passed from the codes of one
@@ -59,17 +53,18 @@ class TimedDevice final : public ForwardingDevice {
     std::vector<Op> ops;
     std::vector<backend::Lanes> lanes;  ///< the different ones
     std::string name;
-    bool ran = false;
   };
   class Recorder;
 
   std::vector<LaneRun> active(const backend::Lanes& lanes);
   void run_ops(backend::Program program, const Recorded& recorded, StageTimes& times);
+  void settle(const Recorded& recorded);
 
   std::vector<uint64_t> weights_;  ///< by handle: bytes, of a table those of one entry
   std::vector<Recorded> programs_;
   std::vector<StageTimes> runs_;
-  bool timing_ = false;
+  bool timing_ = false, timing_ops_ = false;
+  std::vector<OpTime> op_times_;
 };
 
 }  // namespace skald::diagnose

@@ -46,6 +46,11 @@ void SlotPool::give_back(int32_t slot) {
   free_.push_back(slot);  // never allocates: the vector held every slot at the start
 }
 
+bool SlotPool::any_taken() const {
+  const std::lock_guard lock(mutex_);
+  return free_.size() < static_cast<size_t>(count_);
+}
+
 Core::Core(const EngineOptions& o, std::unique_ptr<backend::Backend> d, std::unique_ptr<model::Model> m,
            text::Tokenizer t)
     : options(o),

@@ -44,9 +44,10 @@ class SlotPool {
   /// A free slot. Throws Error(unsupported) when all are taken.
   int32_t take();
   void give_back(int32_t slot);
+  bool any_taken() const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<int32_t> free_;
   int32_t count_;
 };

@@ -115,8 +115,12 @@ std::vector<int32_t> encode_chunks(Core& core, Next&& next) {
   return codes;
 }
 
+/// Of the next chunk: short while somebody speaks, as nobody else has the device meanwhile.
 size_t chunk_samples(const Core& core) {
-  return static_cast<size_t>(core.model->encode_chunk()) * static_cast<size_t>(core.samples_per_frame());
+  constexpr int32_t kShort = 16;
+  const int32_t most = core.model->encode_chunk(),
+                frames = core.slots.any_taken() ? std::min(kShort, most) : most;
+  return static_cast<size_t>(frames) * static_cast<size_t>(core.samples_per_frame());
 }
 
 std::string hash_of(const Recording& r) {
@@ -200,9 +204,10 @@ MadeVoice make_voice(Core& core, const VoiceRequest& r) {
 std::vector<int32_t> encode(Core& core, const SampleSource& source) {
   const std::lock_guard one_at_a_time(core.encoding);
   ready_encoders(core);
-  std::vector<float> buffer(chunk_samples(core));
+  std::vector<float> buffer;
   uint64_t before = 0;
   return encode_chunks(core, [&] {
+    buffer.resize(chunk_samples(core));
     size_t filled = 0;
     for (size_t got = 1; filled < buffer.size() && got > 0; filled += got)
       got = source(std::span(buffer).subspan(filled));

@@ -74,9 +74,10 @@ CodecEncoder::CodecEncoder(backend::Backend& device, const WeightLoader& loader,
         ErrorCode::model_invalid,
         "the codec encoder's widest stage is larger than that of any real model; check its config.json");
   allocate(static_cast<int32_t>(widest));
-  for (const int32_t frames : chunks)
-    programs_.push_back({frames, device.record("codec_encoder x" + std::to_string(frames),
-                                               [&](backend::Ops& ops) { record(ops, frames); })});
+  programs_ = record_sizes(chunks, [&](int32_t frames) {
+    return device.record("codec_encoder x" + std::to_string(frames),
+                         [&](backend::Ops& ops) { record(ops, frames); });
+  });
   program_ = programs_.back().program;
 }
 
@@ -223,7 +224,7 @@ void CodecEncoder::record_blocks(backend::Ops& ops, const Buffer& out, int32_t f
   const auto view = [&](const Buffer& area, size_t level, int32_t width) {
     return area.reshaped(max_frames_ * rates_[level], width);
   };
-  ops.label("codec_encoder.layers.0");
+  ops.label("codec_encoder.entry");
   record_conv(ops, entry_, Activation::none, samples_, view(a, 0, entry_.out), lanes(0, frames));
   for (size_t level = 0; level < blocks_.size(); ++level) {
     const Block& block = blocks_[level];
@@ -282,9 +283,7 @@ void CodecEncoder::stage(std::span<const float> samples) {
   }
   ended_ = count % rates_[0] != 0;
   staged_frames_ = counts.back();
-  program_ = std::find_if(programs_.begin(), programs_.end() - 1, [&](const Chunk& c) {
-               return c.frames >= staged_frames_;
-             })->program;
+  program_ = smallest_for(programs_, staged_frames_);
   device_.write(counts_, std::as_bytes(std::span(counts)));
   device_.write(samples_.row_range(0, count), std::as_bytes(samples));
 }

@@ -8,6 +8,7 @@
 
 #include "backend/ops.h"
 #include "model/config.h"
+#include "model/sized_programs.h"
 #include "model/transformer.h"
 #include "model/weights.h"
 
@@ -63,11 +64,6 @@ class CodecEncoder {
     backend::Weight table, matrix, half_square;
   };
 
-  struct Chunk {
-    int32_t frames = 0;
-    backend::Program program;
-  };
-
   Convolution load_conv(const WeightLoader& loader, const std::string& name, const Convolution& shape,
                         bool bias = true);
   void load_convolutions(const WeightLoader& loader);
@@ -100,7 +96,7 @@ class CodecEncoder {
   backend::Buffer samples_, a_, b_;  ///< a_ and b_: room for the widest level
   StackBuffers stack_;
   backend::Buffer latent_, projected_, codes_;
-  std::vector<Chunk> programs_;
+  std::vector<SizedProgram> programs_;
   backend::Program program_;  ///< of what is staged
   int32_t staged_frames_ = 0;
   bool ended_ = false;

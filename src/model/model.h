@@ -21,7 +21,7 @@ namespace skald::model {
 struct ModelOptions {
   int32_t slots = 1;
   int32_t cache_capacity = 4096;           ///< talker positions per slot
-  int32_t codec_chunk = 16;                ///< most frames of one codec call
+  int32_t codec_chunk = 16;                ///< most frames of one codec call; see Model::encode_chunk
   int32_t reference_samples = 62 * 24000;  ///< longest reference clip of the speaker encoder
   int32_t prefix_entries = 1;              ///< prompt prefixes kept of voices that spoke; 0 = none
   double matrix_bytes = 4;  ///< estimate only: of one matrix element of the main file, as packed
@@ -100,7 +100,7 @@ class Model {
   virtual std::vector<float> speaker_vector(std::span<const float> samples,
                                             const std::function<void()>& pause = {}) = 0;
   virtual void encode_reset() = 0;
-  virtual int32_t encode_chunk() const = 0;  ///< frames that encode() works through at once
+  virtual int32_t encode_chunk() const = 0;  ///< most frames that encode() works through at once
   /// The next samples of the stream; appends codes [frames * groups]. Only the last call may end inside a
   /// frame.
   virtual void encode(std::span<const float> samples, std::vector<int32_t>& codes) = 0;

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "model/mel_filters.h"
 #include "skald/error.h"
 
@@ -37,9 +35,10 @@ SpeakerEncoder::SpeakerEncoder(backend::Backend& device, const WeightLoader& loa
       {.in = joined, .out = joined, .kernel = kernels.back(), .dilation = config.enc_dilations.back()});
   load_pooling(encoder);
   allocate(lengths.back());
-  for (const int32_t samples : lengths)
-    programs_.push_back({samples, device.record(fmt::format("speaker_encoder x{}", samples / kHop),
-                                                [&](backend::Ops& ops) { record(ops, samples); })});
+  programs_ = record_sizes(lengths, [&](int32_t samples) {
+    return device.record(fmt::format("speaker_encoder x{}", samples / kHop),
+                         [&](backend::Ops& ops) { record(ops, samples); });
+  });
   program_ = programs_.back().program;
 }
 
@@ -216,9 +215,7 @@ void SpeakerEncoder::stage(std::span<const float> samples) {
     throw Error(ErrorCode::internal, fmt::format("speaker encoder: {} samples are not within {}..{}",
                                                  samples.size(), kLeastSamples, samples_.rows));
   const auto count = static_cast<int32_t>(samples.size()), frames = count / kHop;
-  program_ = std::find_if(programs_.begin(), programs_.end() - 1, [&](const Length& l) {
-               return l.samples >= count;
-             })->program;
+  program_ = smallest_for(programs_, count);
   device_.write(sample_count_, std::as_bytes(std::span(&count, 1)));
   device_.write(frame_count_, std::as_bytes(std::span(&frames, 1)));
   device_.write(samples_.row_range(0, count), std::as_bytes(samples));

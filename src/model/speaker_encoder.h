@@ -9,6 +9,7 @@
 
 #include "backend/ops.h"
 #include "model/config.h"
+#include "model/sized_programs.h"
 #include "model/weights.h"
 
 namespace skald::model {
@@ -43,10 +44,6 @@ class SpeakerEncoder {
     backend::Weight weight, bias;
     int32_t in = 0, out = 0, kernel = 1, dilation = 1;
   };
-  struct Length {
-    int32_t samples = 0;
-    backend::Program program;
-  };
   struct Block {
     Tdnn before, after;
     std::vector<Tdnn> parts;  ///< of Res2Net: the first part passes unchanged
@@ -76,7 +73,7 @@ class SpeakerEncoder {
   backend::Buffer lane_slot_, sample_count_, frame_count_;
   backend::Buffer samples_, mel_, x_, u_, v_, blocks_out_, pooled_in_, attention_;
   backend::Buffer mean_, squeezed_, gate_, statistics_, attention_row_, pooled_, vector_;  ///< one row each
-  std::vector<Length> programs_;
+  std::vector<SizedProgram> programs_;
   backend::Program program_;  ///< of what is staged
 };
 

@@ -245,6 +245,24 @@ TEST(CodecEncoder, AStreamEndsInsideAFrameOnce) {
   encoders.codec.encode(clip, codes);
 }
 
+TEST(Encoders, TheSmallestProgramThatHoldsItIsTaken) {
+  Encoders e("tiny-base", {2, 4, 16}, "", {24000, 48000});
+  const auto codec = [&](int64_t samples) {
+    e.codec.reset(), e.codec.stage(clip_samples(samples, 1));
+    return e.codec.program().id;
+  };
+  const auto speaker = [&](int64_t samples) {
+    e.speaker.stage(clip_samples(samples, 1));
+    return e.speaker.program().id;
+  };
+  EXPECT_EQ(codec(1), codec(2 * 1920));
+  EXPECT_NE(codec(2 * 1920), codec(2 * 1920 + 1));
+  EXPECT_EQ(codec(2 * 1920 + 1), codec(4 * 1920));
+  EXPECT_NE(codec(4 * 1920), codec(4 * 1920 + 1));
+  EXPECT_EQ(speaker(1280), speaker(24000));
+  EXPECT_NE(speaker(24000), speaker(24001));
+}
+
 TEST(SpeakerEncoder, AnyProgramGivesTheSameVector) {
   Encoders one("tiny-base"), two("tiny-base", {16}, "", {24000, 30 * 24000});
   for (const int64_t samples : {1280, 23999, 24000, 24001, 72000}) {

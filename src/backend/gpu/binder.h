@@ -33,7 +33,7 @@ class Binder : private CallTarget, public Checker {
   /// `slots`: how many the arrays of the op have.
   LaneArgs lanes(const Lanes& lanes, int64_t slots) const;
   NormArgs norm(const Norm& norm) const;
-  /// Plain rows of one tap.
+  /// Plain rows.
   InputArgs input(const Buffer& x, const Lanes& lanes) const;
   /// A matrix or a causal convolution.
   MatrixArgs matrix(Weight handle) const;

@@ -1,7 +1,5 @@
 // conv, conv_transposed and depthwise.
-#include <algorithm>
-
-#include "backend/gpu/products.h"
+#include "backend/gpu/convolutions.h"
 #include "backend/gpu/recorder.h"
 
 namespace skald::backend::gpu {
@@ -17,33 +15,7 @@ struct Convolution {
   MatrixArgs matrix{};
 };
 
-// As in kernels/conv.cuh.
-constexpr int kBlock = 256, kParts = 8, kTileOutputs = 32;
-
-/// How a convolution is cut: a block makes 8 `rows` rows by 32 outputs.
-struct Tiling {
-  int rows;
-  const char* kernel;
-  int shared;  ///< floats: 8 warps with a step of `rows` x 8 x 8 inputs and its weights each, see conv.cuh
-};
-constexpr Tiling kTilings[] = {
-    {1, "conv_8", 8 * 4 * (64 + 272)},
-    {2, "conv_16", 8 * 2 * (128 + 272)},
-    {4, "conv_32", 8 * 2 * (256 + 272)},
-};
-
-/// The tiling that is done first: a block's time grows with its rows, and where there are more blocks than
-/// compute units some wait. No result depends on it.
-const Tiling& choose_tiling(const Binder& b, int64_t rows, int64_t columns) {
-  const auto time = [&](const Tiling& t) {
-    constexpr int kFixed = 2;  // weights and beginnings, in rows
-    const int64_t blocks = (rows + 8 * t.rows - 1) / (8 * t.rows) * columns;
-    const int64_t units = b.target().traits().compute_units;
-    return (blocks + units - 1) / units * (t.rows + kFixed);
-  };
-  return *std::min_element(std::begin(kTilings), std::end(kTilings),
-                           [&](const Tiling& a, const Tiling& other) { return time(a) < time(other); });
-}
+constexpr int kBlock = 256;
 
 /// Brings the rows of a convolution together: behind the carried ones, after the snake.
 Launch stage_launch(const Binder& b, const Convolution& c, const LaneArgs& lanes, float* out, int64_t rows) {
@@ -72,12 +44,7 @@ std::vector<Launch> convolution(const Binder& b, const Convolution& c, const Epi
   args.x = staged;
   args.matrix = c.matrix, args.to = to;
   args.stride = 1, args.dilation = c.dilation, args.around = c.history;
-  if (c.history > 0) {
-    const Rows<float> state = b.rows(c.state, c.history, width, "state");
-    const int64_t carried = int64_t{c.lanes.lanes} * c.history * width;
-    args.carry = {state.data, state.stride, width,
-                  static_cast<int>(std::clamp<int64_t>((carried + kBlock - 1) / kBlock, 1, 32))};
-  }
+  if (c.history > 0) carry_state(b, c.state, width, args);
   return {stage_launch(b, c, args.lanes, staged, rows), conv_launch(b, args, rows, width)};
 }
 
@@ -124,21 +91,6 @@ std::vector<Launch> depthwise_launches(const Binder& b, const Depthwise& a) {
 }
 
 }  // namespace
-
-Launch conv_launch(const Binder& b, ConvArgs args, int64_t staged, int channels) {
-  const auto taps = static_cast<uint64_t>(args.matrix.taps);
-  args.unit_stride = staged * kUnitChannels;
-  args.tap_inverse = ((uint64_t{1} << 32) + taps - 1) / taps;
-  args.units = (channels + kUnitChannels - 1) / kUnitChannels * args.matrix.taps;
-  args.part_units = (args.units + kParts - 1) / kParts;
-  const int64_t rows = int64_t{args.lanes.lanes} * args.lanes.rows,
-                columns =
-                    int64_t{(args.matrix.outputs + kTileOutputs - 1) / kTileOutputs} * args.matrix.phases;
-  const Tiling& tiling = choose_tiling(b, rows, columns);
-  args.tiles = static_cast<int>((rows + 8 * tiling.rows - 1) / (8 * tiling.rows) * columns);
-  return Launch::make(tiling.kernel, args.tiles + args.carry.blocks, kBlock, args,
-                      static_cast<size_t>(tiling.shared) * sizeof(float));
-}
 
 void Recorder::conv(const Conv& a) {
   add("conv", a, {a.out, a.state}, [&](const Binder& b) { return conv_launches(b, a); });

@@ -1,6 +1,7 @@
 // padded_conv, nearest_code, log_mel, statistics and scale_rows: the encoders of reference audio.
 #include <bit>
 
+#include "backend/gpu/convolutions.h"
 #include "backend/gpu/products.h"
 #include "backend/gpu/recorder.h"
 #include "skald/error.h"
@@ -12,11 +13,9 @@ constexpr int kBlock = 256;
 
 int64_t blocks_of(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-/// The rows are staged with what stands around them, tiles read them, and the state is renewed from what was
-/// staged.
-std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
-  const DeviceWeight& w = b.weight(a.weight);
-  const int width = a.x.width, span = (a.kernel - 1) * a.dilation + 1, out_rows = a.lanes.rows / a.stride;
+/// How the rows are staged with what stands around them.
+PaddedArgs padding_of(const Binder& b, const PaddedConv& a) {
+  const int width = a.x.width, span = (a.kernel - 1) * a.dilation + 1;
   const bool reflects = a.padding == PaddedConv::reflect;
   PaddedArgs pad{};
   pad.history = reflects ? (span - 1) / 2 : span - a.stride;
@@ -24,42 +23,47 @@ std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
   pad.whole = a.lanes.rows + (reflects ? span - 1 : pad.history);
   pad.width = width, pad.before = static_cast<int>(a.before), pad.padding = a.padding;
   pad.conv_stride = a.stride;
-  const bool carries = !reflects && pad.history > 0;
-  const int64_t slots = carries ? a.state.rows / pad.history : kAnySlots;
+  pad.lanes = b.lanes(a.lanes, a.state ? a.state.rows / pad.history : kAnySlots);
   const Rows<float> x = b.rows(a.x, a.lanes.total(), width, "x"),
                     add = b.optional_rows(a.add, a.lanes.total(), width, "add");
-  pad.lanes = b.lanes(a.lanes, slots);
   pad.x = x.data, pad.x_stride = x.stride, pad.add = add.data, pad.add_stride = add.stride;
-  if (carries) {
+  if (a.state) {
     const Rows<float> state = b.rows(a.state, pad.history, width, "state");
     pad.state = state.data, pad.state_stride = state.stride;
   }
-  const int64_t staged = int64_t{a.lanes.lanes} * pad.whole, elements = staged_floats(staged, width);
-  pad.out = b.scratch<float>(elements);
+  pad.out = b.scratch<float>(staged_floats(int64_t{a.lanes.lanes} * pad.whole, width));
+  return pad;
+}
 
+EpilogueArgs epilogue(const Binder& b, const PaddedConv& a, int outputs) {
+  const int rows = a.lanes.rows / a.stride;
+  const int64_t total = int64_t{a.lanes.lanes} * rows;
+  const Rows<float> out = b.rows(a.out, total, outputs, "out"),
+                    residual = b.optional_rows(a.residual, total, outputs, "residual");
+  EpilogueArgs to{};
+  to.bias = b.vector(a.bias);
+  if (a.lane_bias) {
+    const Rows<float> bias = b.rows(a.lane_bias, a.lanes.lanes, outputs, "lane_bias");
+    to.bias = bias.data, to.bias_stride = bias.stride, to.bias_rows = rows;
+  }
+  to.residual = residual.data, to.residual_stride = residual.stride;
+  to.out = out.data, to.out_stride = out.stride;
+  to.activation = static_cast<int>(a.after);
+  return to;
+}
+
+/// Staged rows, then tiles; blocks behind the tiles renew the state.
+std::vector<Launch> padded_launches(const Binder& b, const PaddedConv& a) {
+  const PaddedArgs pad = padding_of(b, a);
   ConvArgs args{};
   args.lanes = pad.lanes;
-  args.lanes.rows = out_rows, args.lanes.stride = a.stride;
-  args.x = pad.out, args.matrix = b.matrix(a.weight);
+  args.lanes.rows = a.lanes.rows / a.stride, args.lanes.stride = a.stride;
+  args.x = pad.out, args.matrix = b.matrix(a.weight), args.to = epilogue(b, a, args.matrix.outputs);
   args.stride = a.stride, args.dilation = a.dilation, args.around = pad.whole - a.lanes.rows;
-  const int64_t outputs = int64_t{a.lanes.lanes} * out_rows;
-  const Rows<float> out = b.rows(a.out, outputs, w.outputs, "out"),
-                    residual = b.optional_rows(a.residual, outputs, w.outputs, "residual");
-  args.to.bias = b.vector(a.bias);
-  if (a.lane_bias) {
-    const Rows<float> bias = b.rows(a.lane_bias, a.lanes.lanes, w.outputs, "lane_bias");
-    args.to.bias = bias.data, args.to.bias_stride = bias.stride, args.to.bias_rows = out_rows;
-  }
-  args.to.residual = residual.data, args.to.residual_stride = residual.stride;
-  args.to.out = out.data, args.to.out_stride = out.stride;
-  args.to.activation = static_cast<int>(a.after);
-
-  std::vector<Launch> launches{Launch::make("stage_padded", blocks_of(elements), kBlock, pad)};
-  launches.push_back(conv_launch(b, args, staged, width));
-  if (carries)
-    launches.push_back(
-        Launch::make("renew_state", blocks_of(int64_t{a.lanes.lanes} * pad.history * width), kBlock, pad));
-  return launches;
+  if (a.state) carry_state(b, a.state, pad.width, args);
+  const int64_t staged = int64_t{a.lanes.lanes} * pad.whole;
+  return {Launch::make("stage_padded", blocks_of(staged_floats(staged, pad.width)), kBlock, pad),
+          conv_launch(b, args, staged, pad.width)};
 }
 
 std::vector<Launch> nearest_launches(const Binder& b, const NearestCode& a) {

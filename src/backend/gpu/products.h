@@ -1,4 +1,4 @@
-// Launches of matrix products, shared by linear layers, projections and convolutions.
+// Launches of matrix products, shared by linear layers, projections and nearest codes.
 #pragma once
 
 #include <vector>
@@ -14,16 +14,6 @@ constexpr int kFewRows = 8;
 /// than kFewRows rows. `kind` is that of all matrices.
 Launch product_launch(const Binder& b, ProductArgs args, const std::vector<MatrixArgs>& matrices,
                       ElementKind kind);
-
-/// Rows for a convolution are staged in units of 8 channels, kernels/conv.cuh: [units][rows][8].
-constexpr int kUnitChannels = 8;
-inline int64_t staged_floats(int64_t rows, int channels) {
-  return rows * ((channels + kUnitChannels - 1) / kUnitChannels * kUnitChannels);
-}
-
-/// A convolution of `staged` rows of all lanes, `channels` wide. Fills in units, parts and tiles; `args`
-/// holds everything else.
-Launch conv_launch(const Binder& b, ConvArgs args, int64_t staged, int channels);
 
 /// Whether a product goes to matrix units: many rows by bf16 matrices, where the device has them.
 bool on_matrix_units(const Binder& b, const Norm& norm, const Lanes& lanes, ElementKind kind);

@@ -65,7 +65,8 @@ struct NormArgs {
 
 /// A packed matrix (docs/decisions/0007-gpu-panels.md): panels of 8 outputs; per tap a run of groups of 32
 /// inputs (int8: 64). Phase p, panel n, tap t, group g lie at
-/// data + p * phase_bytes + n * panel_bytes + t * tap_bytes + g * (bytes of a group).
+/// data + p * phase_bytes + n * panel_bytes + t * tap_bytes + g * (bytes of a group); only convolutions have
+/// taps and phases.
 struct MatrixArgs {
   const kp_u8* data;
   kp_i64 panel_bytes, tap_bytes, phase_bytes;
@@ -334,13 +335,13 @@ struct DepthwiseArgs {
   int taps, channels;
 };
 
-/// stage_padded, renew_state: the input rows of a padded convolution with what stands around them, after
+/// stage_padded: the input rows of a padded convolution with what stands around them, after
 /// `before(x + add)`, as `stage` stores them. Staged row s of a lane is its input row s - history.
 struct PaddedArgs {
   LaneArgs lanes;  ///< of input rows
   const float *x, *add;
-  float* state;  ///< [slots * history], or absent
-  float* out;    ///< [units][lanes][whole][8]
+  const float* state;  ///< [slots * history], or absent
+  float* out;          ///< [units][lanes][whole][8]
   kp_i64 x_stride, add_stride, state_stride;
   int history, whole, width;
   int before;   ///< an Activation of ops.h

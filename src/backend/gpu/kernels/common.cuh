@@ -66,6 +66,15 @@ KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
   return t.kind == kElementBf16 ? kp_as_f32((kp_u32)half << 16) : kp_f16(half);
 }
 
+/// Rows for convolutions are staged in units of neighbouring channels, so that the rows of a tile stand side
+/// by side: [units][rows of all lanes][kUnitInputs]. `unit_stride` is rows times kUnitInputs.
+enum { kUnitInputs = 8 };
+KP_DEV kp_i64 staged_offset(kp_i64 unit_stride, kp_i64 row, int column) {
+  return column / kUnitInputs * unit_stride + row * kUnitInputs + column % kUnitInputs;
+}
+/// A width rounded up to whole units.
+KP_DEV int staged_width(int width) { return (width + kUnitInputs - 1) / kUnitInputs * kUnitInputs; }
+
 // ---- 64-bit exchanges
 
 KP_DEV kp_u64 shfl_xor_64(kp_u64 v, int mask) {

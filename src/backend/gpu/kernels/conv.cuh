@@ -13,7 +13,6 @@ enum {
   kTileParts = 8,
   kTileOutputs = 32,
   kTilePanels = 4,
-  kUnitInputs = 8,
   kPanelFloats = 68,  ///< of one unit and panel in shared memory: 64, and 4 that keep panels on other banks
   kUnitWeights = kTilePanels * kPanelFloats,
   kSumStride = kTileOutputs + 4,
@@ -29,23 +28,19 @@ struct Staged {
 
 /// `l` is lane `known` and becomes the one that the element belongs to.
 KP_DEV Staged find_staged(const StageArgs& a, kp_u32 at, int& known, Lane& l) {
-  const int whole = a.history + a.lanes.rows,
-            padded = (a.width + kUnitInputs - 1) / kUnitInputs * kUnitInputs;
+  const int whole = a.history + a.lanes.rows, padded = staged_width(a.width);
   const int staged = (int)(at / (kp_u32)padded), column = (int)(at - (kp_u32)staged * (kp_u32)padded),
             lane = staged / whole, r = staged - lane * whole - a.history;
   if (lane >= a.lanes.lanes) return {(float*)0, 0.0f, -1};
   if (lane != known) l = read_lane(a.lanes, lane), known = lane;
   if (r >= l.rows || l.rows == 0) return {(float*)0, 0.0f, -1};
-  float* const to = a.out + ((kp_i64)(column / kUnitInputs) * a.lanes.lanes * whole + staged) * kUnitInputs +
-                    column % kUnitInputs;
+  float* const to = a.out + staged_offset((kp_i64)a.lanes.lanes * whole * kUnitInputs, staged, column);
   if (column >= a.width) return {to, 0.0f, -1};
   if (r < 0) return {to, a.state[((kp_i64)l.slot * a.history + a.history + r) * a.state_stride + column], -1};
   return {to, a.x[((kp_i64)lane * a.lanes.rows + r) * a.x_stride + column], a.alpha ? column : -1};
 }
 
 /// Four elements a thread of the staged rows, [lanes][history + rows][width], the width rounded up to units.
-/// They are stored unit by unit, so that the rows of a tile stand side by side:
-/// [units][lanes][history + rows][8].
 extern "C" __global__ void KP_BOUNDS(256) stage(StageArgs a) {
   kp_launch_dependents();
   kp_wait_previous();
@@ -66,14 +61,16 @@ extern "C" __global__ void KP_BOUNDS(256) stage(StageArgs a) {
 /// The newest rows of every lane become its state. Block `block` of a.carry.blocks.
 KP_DEV void carry_staged(const ConvArgs& a, int block) {
   const int per_lane = a.around * a.carry.width, total = per_lane * a.lanes.lanes;
+  LaneArgs inputs = a.lanes;
+  inputs.rows *= a.stride, inputs.stride = 1;
   for (int i = block * 256 + kp_tid(); i < total; i += a.carry.blocks * 256) {
     const int lane = i / per_lane, at = i - lane * per_lane, h = at / a.carry.width,
               c = at - h * a.carry.width;
-    const Lane l = read_lane(a.lanes, lane);
+    const Lane l = read_lane(inputs, lane);
     if (l.rows == 0) continue;
-    const kp_i64 row = (kp_i64)lane * (a.around + a.lanes.rows) + l.rows + h;
+    const kp_i64 row = (kp_i64)lane * (a.around + inputs.rows) + l.rows + h;
     a.carry.state[((kp_i64)l.slot * a.around + h) * a.carry.stride + c] =
-        a.x[c / kUnitInputs * a.unit_stride + row * kUnitInputs + c % kUnitInputs];
+        a.x[staged_offset(a.unit_stride, row, c)];
   }
 }
 

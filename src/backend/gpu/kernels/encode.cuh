@@ -23,17 +23,12 @@ KP_DEV float padded_value(const PaddedArgs& a, const Lane& l, int lane, int r, i
   return kp_activate(a.before, x);
 }
 
-/// Where element (staged row, column) is: units of 8 channels, see conv.cuh.
-KP_DEV float* staged_place(const PaddedArgs& a, int staged, int column) {
-  return a.out + ((kp_i64)(column / 8) * a.lanes.lanes * a.whole + staged) * 8 + column % 8;
-}
-
 /// Thread: one element of the staged rows. Block b: elements from 256 b of [lanes][whole][width], the width
 /// rounded up to units.
 extern "C" __global__ void KP_BOUNDS(256) stage_padded(PaddedArgs a) {
   kp_launch_dependents();
   kp_wait_previous();
-  const kp_u32 at = (kp_u32)kp_bid() * 256 + (kp_u32)kp_tid(), padded = (kp_u32)(a.width + 7) / 8 * 8;
+  const kp_u32 at = (kp_u32)kp_bid() * 256 + (kp_u32)kp_tid(), padded = (kp_u32)staged_width(a.width);
   const int staged = (int)(at / padded), column = (int)(at - (kp_u32)staged * padded),
             lane = staged / a.whole;
   if (lane >= a.lanes.lanes) return;
@@ -47,23 +42,8 @@ extern "C" __global__ void KP_BOUNDS(256) stage_padded(PaddedArgs a) {
   const int end = a.padding == kPadReflect ? l.rows + a.behind
                                            : (l.rows + a.conv_stride - 1) / a.conv_stride * a.conv_stride;
   if (r < end)
-    *staged_place(a, staged, column) = column < a.width ? padded_value(a, l, lane, r, column) : 0.0f;
-}
-
-/// Thread: one element of a slot's state, from the rows that stage_padded made. Block b: elements from 256 b
-/// of [lanes][history][width].
-extern "C" __global__ void KP_BOUNDS(256) renew_state(PaddedArgs a) {
-  kp_launch_dependents();
-  kp_wait_previous();
-  const kp_i64 at = (kp_i64)kp_bid() * 256 + kp_tid();
-  const kp_i64 carried = at / a.width;
-  const int column = (int)(at - carried * a.width), lane = (int)(carried / a.history),
-            h = (int)(carried - (kp_i64)lane * a.history);
-  if (lane >= a.lanes.lanes) return;
-  const Lane l = read_lane(a.lanes, lane);
-  if (l.rows == 0) return;
-  a.state[((kp_i64)l.slot * a.history + h) * a.state_stride + column] =
-      *staged_place(a, lane * a.whole + l.rows + h, column);
+    a.out[staged_offset((kp_i64)a.lanes.lanes * a.whole * kUnitInputs, staged, column)] =
+        column < a.width ? padded_value(a, l, lane, r, column) : 0.0f;
 }
 
 // ---- log-mel

@@ -32,8 +32,7 @@ struct KernelModule {
 #define SKALD_AUDIO_KERNELS(X) X(depthwise)
 #define SKALD_CONV_KERNELS(X) X(stage) X(conv_8) X(conv_16) X(conv_32)
 #define SKALD_MATRIX_KERNELS(X) X(split_rows) X(product_matrix_1) X(product_matrix_2) X(product_matrix_4)
-#define SKALD_ENCODE_KERNELS(X) \
-  X(stage_padded) X(renew_state) X(log_mel) X(statistics) X(scale_rows) X(nearest_code)
+#define SKALD_ENCODE_KERNELS(X) X(stage_padded) X(log_mel) X(statistics) X(scale_rows) X(nearest_code)
 
 namespace modules {
 #define SKALD_NAME(name) #name,
