@@ -313,7 +313,7 @@ limit_of() {
     ops) echo 120 ;;
     fixtures) echo 90 ;;
     bench_full) echo 150 ;;
-    compare_full) echo 180 ;;
+    compare_full) echo 240 ;;
     sanitizer) echo 200 ;;
     voice) echo 90 ;;
     *) echo 60 ;;
