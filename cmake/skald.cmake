@@ -44,6 +44,8 @@ function(skald_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE skald_flags ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  # What a test itself computes is little, and compiling it is a third of the whole: 4.8 s in place of 7.3 a file.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE SKALD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              SKALD_FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures")
   add_test(NAME ${name} COMMAND ${name})

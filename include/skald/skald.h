@@ -209,7 +209,8 @@ struct ModelInfo {
   std::vector<std::string> voices, languages;  ///< languages: "auto" first
   int32_t sample_rate = 0, samples_per_frame = 0, groups = 0, hidden_size = 0, vocab_size = 0, codes = 0;
   bool takes_instruct = false;
-  std::string device;                     ///< what it runs on, e.g. "hip:0 AMD Radeon RX 7900 XTX (gfx1100)"
+  int32_t piece_limit = 0;  ///< code points of one piece of long text that the model speaks well
+  std::string device;       ///< what it runs on, e.g. "hip:0 AMD Radeon RX 7900 XTX (gfx1100)"
   std::vector<std::string> device_notes;  ///< why not on another one ("auto"); threads beyond the processors
 };
 

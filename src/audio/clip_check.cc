@@ -55,6 +55,8 @@ void check_finite(const Recording& r) {
 
 /// Silence, with the channels named where it is they who make it.
 void check_sound(const Recording& r, const Level& mix) {
+  if (!std::isfinite(mix.mean) || !std::isfinite(mix.peak))
+    refuse("is louder than can be computed with; scale it to within -1 and 1");
   if (mix.rms >= kSilentRms) return;
   const auto channels = static_cast<size_t>(r.channels);
   std::vector<std::string> levels;

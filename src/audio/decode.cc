@@ -91,22 +91,39 @@ bool looks_like_chunk(std::string_view head, sf_count_t left) {
   return letters && little_endian(head.data() + 4) <= left - 8;
 }
 
-/// A WAV that was written to a pipe may say that its data has no bytes, though they follow. Returns where
-/// that size stands, or 0 when there is nothing to mend.
-sf_count_t find_empty_data(Source& source) {
+/// Where the samples of a WAV are, as its chunks say.
+struct WavData {
+  sf_count_t at = 0;    ///< of the size of the data; 0 = none was found
+  uint32_t length = 0;  ///< that size
+  sf_count_t left = 0;  ///< bytes that follow in the file
+  uint32_t frame = 0;   ///< bytes of a sample of all channels; 0 = not of a fixed size
+};
+
+WavData find_data(Source& source) {
   constexpr int kMostChunks = 1000;
-  char head[8];
+  WavData data;
+  char head[8], format[16];
   sf_count_t at = 12;
   for (int i = 0; i < kMostChunks && source.read(head, 8, at) == 8; ++i) {
     const uint32_t length = little_endian(head + 4);
     if (std::string_view(head, 4) == "data") {
-      const sf_count_t left = source.size() - at - 8;
-      const bool chunk = source.read(head, 8, at + 8) == 8 && looks_like_chunk({head, 8}, left);
-      return length == 0 && left > 0 && !chunk ? at + 4 : 0;
+      data.at = at + 4, data.length = length, data.left = source.size() - at - 8;
+      return data;
+    }
+    if (std::string_view(head, 4) == "fmt " && length >= 16 && source.read(format, 16, at + 8) == 16) {
+      const uint32_t kind = little_endian(format) & 0xFFFF;  // PCM, float, or one of them by a GUID
+      data.frame = kind == 1 || kind == 3 || kind == 0xFFFE ? little_endian(format + 12) & 0xFFFF : 0;
     }
     at += 8 + sf_count_t{length} + length % 2;
   }
-  return 0;
+  return data;
+}
+
+/// A WAV that was written to a pipe may say that its data has no bytes, though they follow.
+bool says_nothing(Source& source, const WavData& data) {
+  char head[8];
+  if (data.at == 0 || data.length != 0 || data.left <= 0) return false;
+  return source.read(head, 8, data.at + 4) != 8 || !looks_like_chunk({head, 8}, data.left);
 }
 
 /// A source with four bytes replaced.
@@ -161,11 +178,7 @@ class SndfileReader final : public AudioReader {
     const auto got = static_cast<size_t>(cursor_.source->read(head, kHead, 0));
     container_ = container_of({head, got});
     check_container(got);
-    if (const sf_count_t at = container_ == "WAV" ? find_empty_data(*cursor_.source) : 0) {
-      const sf_count_t left = std::min<sf_count_t>(cursor_.source->size() - at - 4, 0xFFFFFFFE);
-      cursor_.source =
-          std::make_unique<PatchedSource>(std::move(cursor_.source), at, static_cast<uint32_t>(left));
-    }
+    if (container_ == "WAV" && head[3] == 'F') read_wav_head();
     SF_VIRTUAL_IO io{&Cursor::length, &Cursor::seek, &Cursor::read, &Cursor::write, &Cursor::tell};
     file_ = sf_open_virtual(&io, SFM_READ, &info_, &cursor_);
     if (!file_)
@@ -185,6 +198,7 @@ class SndfileReader final : public AudioReader {
   int32_t channels() const override { return info_.channels; }
   int32_t sample_rate() const override { return info_.samplerate; }
   uint64_t announced_frames() const override {
+    if (announced_ > 0) return announced_;
     return info_.frames > 0 && info_.frames < SF_COUNT_MAX ? static_cast<uint64_t>(info_.frames) : 0;
   }
 
@@ -229,9 +243,22 @@ class SndfileReader final : public AudioReader {
                          info_.samplerate, kLeastRate, kMostRate));
   }
 
+  /// libsndfile takes what is there for what was announced.
+  void read_wav_head() {
+    constexpr uint32_t kUnknown = 0x7FFF0000;  // from there on writers into pipes mean that they do not know
+    const WavData data = find_data(*cursor_.source);
+    if (says_nothing(*cursor_.source, data)) {
+      const auto left = static_cast<uint32_t>(std::min<sf_count_t>(data.left, 0xFFFFFFFE));
+      cursor_.source = std::make_unique<PatchedSource>(std::move(cursor_.source), data.at, left);
+    } else if (data.at > 0 && data.frame > 0 && data.length < kUnknown) {
+      announced_ = data.length / data.frame;
+    }
+  }
+
   std::string name_;
   DecodeLimits limits_;
   Cursor cursor_;
+  uint64_t announced_ = 0;
   std::string_view container_;
   SF_INFO info_ = {};
   SNDFILE* file_ = nullptr;
@@ -327,6 +354,12 @@ Recording read_all(AudioReader& reader) {
     recording.samples.resize(done);
     if (got == 0) return recording;
   }
+}
+
+std::string ends_early(const AudioReader& reader, const Recording& recording) {
+  const uint64_t frames = recording.samples.size() / static_cast<size_t>(reader.channels());
+  if (frames >= reader.announced_frames()) return {};
+  return fmt::format("ends early: {} of {} samples are there", frames, reader.announced_frames());
 }
 
 }  // namespace skald::audio

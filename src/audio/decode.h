@@ -50,5 +50,7 @@ class AudioReader {
 
 /// All of it. Without a limit of seconds its size in memory is unbounded.
 Recording read_all(AudioReader& reader);
+/// "ends early: N of M samples are there" where fewer were read than the file announces, else empty.
+std::string ends_early(const AudioReader& reader, const Recording& recording);
 
 }  // namespace skald::audio

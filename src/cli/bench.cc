@@ -317,6 +317,7 @@ class Bench : public Command {
     bench_.model = o_.model, bench_.engine = o_.engine;
     bench_.on_progress = [&](std::string_view what) { session.log.status(fmt::format("bench: {}", what)); };
     const BenchReport report = diagnose::run_bench(bench_);
+    for (const std::string& note : report.device_notes) session.log.warning(note);
     if (report.loaded()) session.log.warning("other work took part of the machine; the numbers are marked");
     json_ ? print_json(session, to_json(report, o_.model)) : print(to_text(report, o_.model));
     return kOk;

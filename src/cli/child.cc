@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +10,7 @@
 #include <chrono>
 #include <csignal>
 
-extern char** environ;
+#include "base/spawn_self.h"
 
 namespace skald::cli {
 namespace {
@@ -39,19 +38,9 @@ ChildOutcome run_self(const std::vector<std::string>& arguments, int deadline_s)
   ChildOutcome outcome;
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return outcome;
-  std::vector<char*> words;
-  std::string name = "skald";
-  words.push_back(name.data());
-  std::vector<std::string> copies = arguments;
-  for (std::string& word : copies) words.push_back(word.data());
-  words.push_back(nullptr);
-
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, pipe[1], STDOUT_FILENO);
-  pid_t child = 0;
-  outcome.started = ::posix_spawn(&child, "/proc/self/exe", &files, nullptr, words.data(), environ) == 0;
-  posix_spawn_file_actions_destroy(&files);
+  // Whoever ends this process ends that one: on a device that hangs nobody else would.
+  const pid_t child = spawn_self(arguments, pipe[1], false);
+  outcome.started = child > 0;
   ::close(pipe[1]);
   if (outcome.started) {
     outcome.timed_out = !read_until(pipe[0], Clock::now() + std::chrono::seconds(deadline_s), outcome.output);

@@ -54,6 +54,7 @@ class CodecDecode : public Command {
     complete(output_, session);
     auto output = open_output(output_, session);
     const auto engine = open_engine(o_, session.log);
+    const StatusScope asked(session, *engine);
     const ModelInfo& info = engine->info();
     const std::vector<int32_t> codes = load_codes(arguments.operands[0], info.groups);
     AudioWriter writer(std::move(output),
@@ -125,6 +126,17 @@ class MonoSource {
   bool over_ = false;
 };
 
+/// What `work` says about audio, with the name of the file.
+template <class Work>
+auto about(const std::string& path, Work&& work) {
+  try {
+    return work();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::audio_invalid) throw;
+    throw Error(e.code(), fmt::format("'{}': {}", path, e.what()));
+  }
+}
+
 class CodecEncode : public Command {
  public:
   explicit CodecEncode(CLI::App& codec) : app_(codec.add_subcommand("encode", "Turn audio into codes")) {
@@ -148,13 +160,14 @@ class CodecEncode : public Command {
           fmt::format("'{}' has a sample rate of {} Hz, but it must be within {}..{}", arguments.operands[0],
                       reader->sample_rate(), audio::kLeastRate, audio::kMostRate));
     const auto engine = open_engine(o_, session.log);
+    const StatusScope asked(session, *engine);
     const ModelInfo& info = engine->info();
     MonoSource source(*reader, info.sample_rate);
     const StopScope stop(session.signals);
-    const std::vector<int32_t> codes = engine->encode([&](std::span<float> to) {
-      stop.check();
-      return source.read(to);
-    });
+    const auto encode = [&] {
+      return engine->encode([&](std::span<float> to) { return stop.check(), source.read(to); });
+    };
+    const std::vector<int32_t> codes = about(arguments.operands[0], encode);
     if (codes.empty())
       throw Error(ErrorCode::audio_invalid, fmt::format("'{}' holds no samples", arguments.operands[0]));
     if (source.frames() < reader->announced_frames())

@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/log.h"
 #include "cli/signals.h"
+#include "skald/skald.h"
 
 namespace skald::cli {
 
@@ -30,6 +31,20 @@ struct Session {
     const bool of_file = error.code() == ErrorCode::model_invalid || error.code() == ErrorCode::voice_invalid;
     return of_file ? error.what() : words(std::string(error.what()));
   }
+};
+
+/// While it lives, SIGUSR1 prints where the device stands.
+class StatusScope {
+ public:
+  StatusScope(Session& session, const Engine& engine) : signals_(session.signals) {
+    signals_.on_status([&session, &engine] { session.log.note(engine.status()); });
+  }
+  StatusScope(const StatusScope&) = delete;
+  StatusScope& operator=(const StatusScope&) = delete;
+  ~StatusScope() { signals_.on_status({}); }
+
+ private:
+  Signals& signals_;
 };
 
 /// One subcommand. Its constructor function adds its options to the program; run() is called after parsing.

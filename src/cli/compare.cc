@@ -109,6 +109,7 @@ class Compare : public Command {
       session.log.status(fmt::format("compare: {}", what));
     };
     const diagnose::CompareReport report = diagnose::run_compare(compare_);
+    for (const std::string& note : report.device_notes) session.log.warning(note);
     if (!json_) print(diagnose::to_text(report));
     if (json_) {
       nlohmann::ordered_json object = diagnose::to_json(report);

@@ -178,6 +178,7 @@ void complete(RequestOptions& o) {
   }
   o.engine.threads = o.threads.value_or(0);
   engine::check_device_name(o.engine.device);
+  engine::check_precision(o.engine);
   complete_gpu(o.engine);
 }
 

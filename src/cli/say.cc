@@ -96,20 +96,6 @@ bool is_stream(int fd) {
   return ::fstat(fd, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-/// While it lives, SIGUSR1 prints where the device stands.
-class StatusScope {
- public:
-  StatusScope(Session& session, const Engine& engine) : signals_(session.signals) {
-    signals_.on_status([&session, &engine] { session.log.note(engine.status()); });
-  }
-  StatusScope(const StatusScope&) = delete;
-  StatusScope& operator=(const StatusScope&) = delete;
-  ~StatusScope() { signals_.on_status({}); }
-
- private:
-  Signals& signals_;
-};
-
 /// A run of `say` from checked options to its result.
 class SayRun {
  public:

@@ -34,7 +34,7 @@ void add_piece_options(CLI::App& app, SayOptions& o) {
   app.add_flag("--no-split", o.no_split, "Never cut the text into pieces: one request")->group(kText);
   add_whole_number(
       app, "--max-piece", 1, 1000000, [&o](int32_t v) { o.max_piece = v; },
-      "Code points of a piece (default 400; 200 with a Base model)", kText);
+      "Code points of a piece (default: the model's own, else 400; 200 with a Base model)", kText);
   add_whole_number(
       app, "--pause-ms", 0, 10000, [&o](int32_t v) { o.pause_ms = v; },
       "Silence between pieces where a sentence ends (default 120)", kText);

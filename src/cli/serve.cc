@@ -280,6 +280,11 @@ class Serve : public Command {
     options_.models.push_back({name_.empty() ? folder_name(o_.model) : name_, o_.model});
     for (const std::string& word : more_models_) {
       const auto [name, folder] = pair_of(word, "add-model");
+      for (const server::ModelPlace& other : options_.models)
+        if (other.id == name)
+          throw UsageError(
+              fmt::format("'{}' and '{}' would both be called \"{}\": give one of them another name",
+                          other.folder.string(), folder, name));
       options_.models.push_back({name, folder});
     }
     for (const std::string& word : voice_aliases_)

@@ -1,10 +1,12 @@
 // skald voice list, show, remove, rename, export, import: the folder of stored voices.
 #include <fstream>
+#include <set>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/option_types.h"
@@ -70,7 +72,8 @@ class VoiceList final : public StoreCommand {
         lines += voice_line(entry.voice);
       } else {
         voices.push_back({{"name", entry.name}, {"problem", entry.problem}});
-        session.log.warning(fmt::format("voice \"{}\" cannot be used: {}", entry.name, entry.problem));
+        session.log.warning(
+            fmt::format("voice \"{}\" cannot be used: {}", printable(entry.name), printable(entry.problem)));
       }
     }
     if (json())
@@ -97,7 +100,8 @@ class VoiceShow final : public StoreCommand {
     std::string lines;
     for (const auto& [key, value] : all.items())
       if (!value.is_string() || !value.get_ref<const std::string&>().empty())
-        lines += fmt::format("{:12} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+        lines += fmt::format("{:12} {}\n", key,
+                             printable(value.is_string() ? value.get<std::string>() : value.dump()));
     print(lines);
   }
 };
@@ -154,10 +158,13 @@ class VoiceExport final : public StoreCommand {
 
 std::string read_bytes(const std::string& path) {
   constexpr size_t kMost = 64 << 20;
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
   std::string bytes(kMost + 1, '\0');
   if (in) in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!in && !in.eof()) throw Error(ErrorCode::io, fmt::format("cannot read '{}'", path));
+  if (!in && !in.eof())
+    throw Error(ErrorCode::io,
+                fmt::format("cannot read '{}': {}", path, std::generic_category().message(errno)));
   bytes.resize(static_cast<size_t>(in.gcount()));
   if (bytes.size() > kMost)
     throw Error(ErrorCode::voice_invalid, fmt::format("'{}' is larger than any file of voices", path));
@@ -184,6 +191,12 @@ class VoiceImport final : public StoreCommand {
       throw UsageError(
           fmt::format("'{}' holds {} voices, so --name cannot name them", words[0], voices.size()));
     for (Voice& voice : voices) complete(voice, words[0]);
+    number_namesakes(voices);
+    for (const Voice& voice : voices)
+      if (!replace_ && store.has(voice.name))
+        throw Error(ErrorCode::voice_exists,
+                    fmt::format("a voice \"{}\" is there, and nothing was stored; without --replace it stays",
+                                voice.name));
     Json stored = Json::array();
     for (const Voice& voice : voices) {
       store.save(voice, replace_);
@@ -205,6 +218,22 @@ class VoiceImport final : public StoreCommand {
     voice.consent = consent_.text();
     text::require_utf8(voice.consent);
     require_consent(voice);
+  }
+
+  /// Voices of one file under one name: the second becomes "NAME-2".
+  static void number_namesakes(std::vector<Voice>& voices) {
+    std::set<std::string> taken;
+    for (Voice& voice : voices) {
+      const std::string name = voice.name;
+      for (int number = 2; !taken.insert(folded(voice.name)).second; ++number)
+        voice.name = fmt::format("{}-{}", name, number);
+    }
+  }
+  /// Names that differ in case alone are one.
+  static std::string folded(std::string name) {
+    for (char& c : name)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return name;
   }
 
   std::string name_;

@@ -119,6 +119,7 @@ class VoiceAdd final : public MakeCommand {
     find_transcript(session);
     read_clip(session);
     const auto engine = open_engine(o_, session.log);
+    const StatusScope asked(session, *engine);
     make(session, *engine, store);
     return kOk;
   }
@@ -139,10 +140,8 @@ class VoiceAdd final : public MakeCommand {
     // Longer ones are refused later, with the length; what is far longer is not read at all.
     const auto reader = audio::AudioReader::open(from_, {.seconds = 600});
     request_.recording = audio::read_all(*reader);
-    const uint64_t frames = request_.recording.samples.size() / static_cast<size_t>(reader->channels());
-    if (frames < reader->announced_frames())
-      session.log.warning(fmt::format("'{}' ends early: {} of {} samples are there", from_, frames,
-                                      reader->announced_frames()));
+    if (const std::string early = audio::ends_early(*reader, request_.recording); !early.empty())
+      session.log.warning(fmt::format("'{}' {}", from_, early));
   }
 
   std::string from_;
@@ -185,6 +184,7 @@ class VoiceDesign final : public MakeCommand {
     request_.description = o_.request.instruct, request_.identity = SpeakerIdentity::synthetic;
     request_.source = "design";
     const auto engine = open_engine(base_, o_.engine, session.log);  // the other model is closed by now
+    const StatusScope asked(session, *engine);
     make(session, *engine, store);
     return kOk;
   }
@@ -199,6 +199,7 @@ class VoiceDesign final : public MakeCommand {
 
   std::vector<float> speak_sample(Session& session) {
     const auto designer = open_engine(o_, session.log);
+    const StatusScope asked(session, *designer);
     request_.recording.sample_rate = designer->info().sample_rate;
     engine::LongTextOptions options;
     options.split = false, options.hold_pieces = true;

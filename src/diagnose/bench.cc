@@ -232,7 +232,7 @@ class Bench {
     const ThreadLimit limit = usable_threads();
     report_.model_type = model::model_type_name(config.type);
     report_.model_size = config.size_tag;
-    report_.device = device_->name();
+    report_.device = device_->name(), report_.device_notes = core_->device_notes;
     report_.weights = options.weights != "auto"            ? options.weights
                       : model::has_bf16_matrices(o_.model) ? "bf16"
                                                            : "f32";

@@ -70,8 +70,9 @@ struct ReferenceReport {
 struct BenchReport {
   // What was measured.
   std::string model_type, model_size, device;
-  std::string weights;  ///< how the matrices are held: f32, bf16 or int8
-  std::string compute;  ///< exact, or fast (which makes 16-bit integers of f32 and bf16)
+  std::vector<std::string> device_notes;  ///< why it is not another one
+  std::string weights;                    ///< how the matrices are held: f32, bf16 or int8
+  std::string compute;                    ///< exact, or fast (which makes 16-bit integers of f32 and bf16)
   int32_t threads = 1;
   std::string threads_reason;
   std::string text, voice, language;

@@ -125,6 +125,7 @@ class Comparison {
     if (o_.open) return o_.open(options);
     engine::OpenedDevice opened = engine::open_device(options);
     if (opened.cpu) cpu_arithmetic_.push_back(arithmetic);
+    report_.device_notes.insert(report_.device_notes.end(), opened.notes.begin(), opened.notes.end());
     return std::move(opened.device);
   }
 

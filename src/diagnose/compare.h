@@ -77,6 +77,7 @@ struct Failure {
 
 struct CompareReport {
   std::string device_a, device_b;
+  std::vector<std::string> device_notes;  ///< why one is not another one
   std::string model_type, model_size;
   Arithmetic arithmetic_a, arithmetic_b;
   std::vector<int32_t> lengths;

@@ -76,6 +76,8 @@ backend::GpuOptions gpu_options(const EngineOptions& o) {
   return gpu;
 }
 
+void check_precision(const EngineOptions& o) { backend::cpu_matrix_bytes(o.weights, true, o.compute); }
+
 OpenedDevice open_device(const EngineOptions& o) {
   check_device_name(o.device);
   if (o.device == "cpu" || o.device.starts_with(kCpuTarget)) return open_cpu(o, {});

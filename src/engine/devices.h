@@ -18,6 +18,9 @@ backend::GpuOptions gpu_options(const EngineOptions& options);
 /// "hip:").
 void check_device_name(const std::string& name);
 
+/// Throws Error(invalid_argument) for names of weights or of a way to compute that there are not.
+void check_precision(const EngineOptions& options);
+
 struct OpenedDevice {
   std::unique_ptr<backend::Backend> device;
   bool cpu = false;

@@ -6,6 +6,7 @@
 #include "base/float_environment.h"
 #include "engine/codec_run.h"
 #include "engine/core.h"
+#include "engine/long_text.h"
 #include "engine/make_voice.h"
 #include "engine/prepare.h"
 #include "engine/settings.h"
@@ -31,6 +32,7 @@ ModelInfo describe(const model::ModelConfig& config) {
   info.vocab_size = config.talker.vocab_size;
   info.codes = config.predictor.vocab_size;
   info.takes_instruct = model::takes_instruct(config);
+  info.piece_limit = piece_limit_of(config);
   return info;
 }
 

@@ -21,7 +21,7 @@ void check_range(const char* name, int64_t value, int64_t least, int64_t most) {
 void check_options(const EngineOptions& o) {
   check_range("gpu_deadline_ms", o.gpu_deadline_ms, 100, 3600000);
   check_range("threads", o.threads, 0, 1024);
-  backend::cpu_matrix_bytes(o.weights, true, o.compute);  // throws when a name is unknown
+  check_precision(o);
   check_range("slots", o.slots, 1, 1024);
   check_range("codec_chunk", o.codec_chunk, 1, 4096);
   check_range("kept_voices", o.kept_voices, 0, 1024);

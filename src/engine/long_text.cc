@@ -52,8 +52,9 @@ std::string first_words(const std::string& piece) {
 
 }  // namespace
 
-int32_t default_piece_limit(const ModelInfo& info) {
-  return info.type == "base" ? kPieceLimitClone : kPieceLimit;
+int32_t piece_limit_of(const model::ModelConfig& config) {
+  if (config.generation.piece_limit > 0) return config.generation.piece_limit;
+  return config.type == model::ModelType::base ? kPieceLimitClone : kPieceLimit;
 }
 
 // ---- PieceJoiner
@@ -203,7 +204,7 @@ LongText::LongText(Engine& engine, SpeechRequest request, LongTextOptions option
   if (!request_.clone && !request_.voice.empty()) request_.clone = engine.find_voice(request_.voice);
   disclaimer_due_ =
       options_.disclaimer && (request_.clone ? request_.clone->is_clone() : !request_.x_vector.empty());
-  if (options_.max_piece == 0) options_.max_piece = default_piece_limit(engine.info());
+  if (options_.max_piece == 0) options_.max_piece = engine.info().piece_limit;
   if (options_.max_piece < 1) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("the piece limit is {}, but must be at least 1", options_.max_piece));

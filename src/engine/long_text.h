@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "model/config.h"
 #include "skald/diagnosis.h"
 #include "skald/skald.h"
 
@@ -32,8 +33,8 @@ inline constexpr int32_t kFadeMs = 5;
 /// Added to the seed of a piece for its second try.
 inline constexpr uint64_t kRetrySeedStep = 1'000'000;
 
-/// The limit that max_piece = 0 stands for.
-int32_t default_piece_limit(const ModelInfo& info);
+/// The limit that max_piece = 0 stands for: the model's own, else one of those.
+int32_t piece_limit_of(const model::ModelConfig& config);
 
 /// Joins pieces: every internal edge is faded with a raised cosine of `fade` samples. The last `fade` samples
 /// are held back until it is known whether another piece follows. One piece passes through unchanged.
@@ -67,7 +68,7 @@ struct TextArrival {
 using TextSource = std::function<TextArrival()>;
 
 struct LongTextOptions {
-  int32_t max_piece = 0;   ///< code points of a piece; 0 = default_piece_limit
+  int32_t max_piece = 0;   ///< code points of a piece; 0 = ModelInfo::piece_limit
   bool split = true;       ///< false: one request, whatever its length and whatever is in it
   int32_t pause_ms = 120;  ///< silence between pieces, where a sentence or paragraph ends
   bool hold_pieces =

@@ -214,8 +214,11 @@ std::vector<int32_t> encode(Core& core, const SampleSource& source) {
     const auto part = std::span<const float>(buffer).first(filled);
     const auto odd = std::find_if(part.begin(), part.end(), [](float x) { return !std::isfinite(x); });
     if (odd != part.end())
-      throw Error(ErrorCode::audio_invalid, fmt::format("sample {} is not a finite number",
-                                                        before + static_cast<uint64_t>(odd - part.begin())));
+      throw Error(
+          ErrorCode::audio_invalid,
+          fmt::format(
+              "sample {} is not a finite number: the file is damaged, or louder than can be computed with",
+              before + static_cast<uint64_t>(odd - part.begin())));
     before += filled;
     return part;
   });

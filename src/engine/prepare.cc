@@ -121,9 +121,10 @@ void refuse_reference(const SpeechRequest& r, ModelType type) {
 void check_x_vector(const ModelConfig& config, const std::vector<float>& x) {
   const auto width = static_cast<size_t>(config.talker.hidden_size);
   if (x.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("a Base model speaks with cloned voices only, and "
-                                                         "no voice was given (nor an x_vector of {} numbers)",
-                                                         width));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a Base model speaks with the voices of clips, and none was named: give a voice "
+                            "(`skald voice add` makes one), or an x_vector of {} numbers",
+                            width));
   if (x.size() != width)
     throw Error(
         ErrorCode::invalid_argument,

@@ -77,6 +77,8 @@ struct GenerationConfig {
   float temperature = 0.9f, top_p = 1.0f, repetition_penalty = 1.05f;
   float subtalker_temperature = 0.9f, subtalker_top_p = 1.0f;
   int32_t top_k = 50, subtalker_top_k = 50, max_new_tokens = 2048;
+  int32_t piece_limit =
+      0;  ///< our own key "skald_piece_limit": code points of a piece of long text; 0 = none
 };
 
 struct ModelConfig {

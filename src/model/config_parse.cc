@@ -319,6 +319,7 @@ void parse_generation_config(std::string_view text, const std::string& file, Gen
   config.subtalker_top_p = fields.number_or("subtalker_top_p", 1e-6, 1.0, config.subtalker_top_p);
   config.subtalker_top_k = fields.integer_or("subtalker_top_k", kTopK, config.subtalker_top_k);
   config.max_new_tokens = fields.integer_or("max_new_tokens", {2, 1 << 24}, config.max_new_tokens);
+  config.piece_limit = fields.integer_or("skald_piece_limit", {20, 1000}, config.piece_limit);
 }
 
 }  // namespace skald::model

@@ -67,7 +67,7 @@ void check_types(const Checkpoint& checkpoint, std::string_view published, Fault
     warn(faults,
          fmt::format("{}: {} tensors have the type {} where the published file has {}, the first is {}",
                      checkpoint.file(names.front()), names.size(), type, published, quote(names.front())),
-         "nothing: it works, but the codes may differ from those of the published file");
+         "nothing has to be done: it works, though codes may differ from those of a published file");
   }
 }
 

@@ -34,12 +34,12 @@ std::string client_id(std::string_view given) {
   return std::string(given);
 }
 
-/// An error as the log may have it. Sentences about a request may quote it, and those about files have the
-/// names of voices in their paths; those about the server may not be missed.
+/// An error as the log may have it. Sentences about a request may quote it; those about the server may not be
+/// missed, without the names of voices in the paths of their files.
 std::string sentence_of(const Error& error) {
   const std::string code(error_code_name(error.code()));
-  const bool about_request = http_status(error.code()) < 500 || error.code() == ErrorCode::runaway;
-  return about_request || error.code() == ErrorCode::io ? code : fmt::format("{}: {}", code, error.what());
+  if (http_status(error.code()) < 500 || error.code() == ErrorCode::runaway) return code;
+  return fmt::format("{}: {}", code, without_voice_names(error.what()));
 }
 
 /// Whatever is 503 passes.
@@ -343,7 +343,7 @@ void Service::guarded(Work& work, double waited, void (Service::*run)(Work&)) {
     refuse(*work.request, *work.reply, error);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled && work.reply->gone()) return;
-    note_end(work.request->id, work.call, error);
+    note_end(work.request->id, work.call, error, label);
     refuse(*work.request, *work.reply, to_api_error(error));
   } catch (const std::exception& error) {
     log_(LogLevel::error, fmt::format("{} {}: {}", work.request->id, label, error.what()));
@@ -401,11 +401,12 @@ void Service::note_fault(ModelHost& host, bool lost) {
   host.forget(*loaded);
 }
 
-void Service::note_end(const std::string& request_id, const SpeechCall& call, const Error& error) {
+void Service::note_end(const std::string& request_id, const SpeechCall& call, const Error& error,
+                       std::string_view label) {
   metrics_.count_end(error_code_name(error.code()));
   const bool own = http_status(error.code()) >= 500 && error.code() != ErrorCode::runaway;
   log_(own ? LogLevel::error : LogLevel::note,
-       fmt::format("{} speech failed: {}", request_id, sentence_of(error)));
+       fmt::format("{} {} failed: {}", request_id, label, sentence_of(error)));
   // The scheduler sees what fails in a frame; a prompt may meet the lost device first.
   const bool lost = error.code() == ErrorCode::device_lost || error.code() == ErrorCode::device_wedged;
   note_fault(*hosts_[call.model], lost);

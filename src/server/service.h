@@ -103,7 +103,8 @@ class Service final : public HttpApp {
   /// Counts and logs the end of a speech; a fault of the device makes the model load anew.
   void note_end(const std::string& request_id, const SpeechCall& call, const Speech& speech,
                 const Error* error);
-  void note_end(const std::string& request_id, const SpeechCall& call, const Error& error);
+  void note_end(const std::string& request_id, const SpeechCall& call, const Error& error,
+                std::string_view label = "speech");
   /// The same for a speech that the server ended itself.
   void note_end(const std::string& request_id, const Speech& speech, const ApiError& error);
   ApiError queue_full();

@@ -253,6 +253,11 @@ class Sockets final : public HttpServer {
       co_await refuse(stream, 400, "malformed_request", "the request needs exactly one Host header");
       co_return false;
     }
+    if (!plain_framing(parser.get())) {
+      co_await refuse(stream, 501, "unsupported_coding",
+                      "a body comes with a Content-Length or in the transfer coding \"chunked\" alone");
+      co_return false;
+    }
     Manner manner = manner_of(parser.get());
     HttpApp::Verdict verdict = app_.judge(*request);
     const auto length = parser.content_length();
@@ -335,6 +340,17 @@ class Sockets final : public HttpServer {
     for (const auto& field : from) to.headers.emplace(lower(view(field.name_string())), view(field.value()));
     to.upgrade = websocket::is_upgrade(from);
     return true;
+  }
+
+  /// Beast passes by a coding that it does not know: the body would be read as the next request.
+  template <class Message>
+  static bool plain_framing(const Message& from) {
+    const auto codings = from.equal_range(http::field::transfer_encoding);
+    if (codings.first == codings.second) return true;
+    const auto value = codings.first->value();
+    return std::next(codings.first) == codings.second && from.version() == 11 &&
+           lower(std::string_view(value.data(), value.size())) == "chunked" &&
+           from.find(http::field::content_length) == from.end();
   }
 
   template <class Message>

@@ -224,7 +224,7 @@ void Service::run_estimate(Work& work) {
   give_voice(work.call, *model, work.request->id);
   const auto engine = model->scheduler->client(false);
   const ModelInfo& info = engine->info();
-  const auto limit = static_cast<size_t>(engine::default_piece_limit(info));
+  const auto limit = static_cast<size_t>(info.piece_limit);
   Json pieces = Json::array();
   int64_t tokens = 0, rows = 0, bound = 0;
   const auto add = [&](const std::string& text) {

@@ -76,6 +76,8 @@ void Service::prepare_upload(Work& work) {
 
 void Service::run_upload(Work& work) {
   const Upload& upload = work.upload;
+  // What cannot be kept is not made, and no audit says that it was.
+  shelf_->require_place(upload.name, upload.replace);
   const std::shared_ptr<LoadedModel> model = model_of(work.call);
   const auto engine = model->scheduler->client(false);
   const MadeVoice made = shelf_->make(*engine, upload.name, upload.reference, upload.language,

@@ -68,15 +68,27 @@ std::shared_ptr<const Voice> VoiceShelf::load(std::string_view name) const {
                  "voice");
 }
 
-std::string VoiceShelf::save(const Voice& voice, bool replace) {
+void VoiceShelf::require_place(std::string_view name, bool replace) const {
   require_folder();
   const std::lock_guard lock(mutex_);
-  const auto there = find(voice.name);
+  find_place(name, replace);
+}
+
+/// The stored name that the voice takes the place of, if there is one.
+std::optional<std::string> VoiceShelf::find_place(std::string_view name, bool replace) const {
+  auto there = find(name);
   if (there && !replace)
     throw ApiError(409, "voice_exists", "a voice of that name is there; send force=true to replace it",
                    "name");
   if (!there && names().size() >= options_.most)
     throw ApiError(403, "voice_quota", fmt::format("this server keeps at most {} voices", options_.most));
+  return there;
+}
+
+std::string VoiceShelf::save(const Voice& voice, bool replace) {
+  require_folder();
+  const std::lock_guard lock(mutex_);
+  const auto there = find_place(voice.name, replace);
   folder_.save(voice, replace);
   return there.value_or(voice.name);
 }
@@ -101,13 +113,29 @@ MadeVoice VoiceShelf::make(Engine& engine, const std::string& name, const Refere
   const auto reader = audio::AudioReader::parse(
       *reference.audio, "the recording", {.bytes = options_.upload_bytes, .seconds = options_.seconds});
   request.recording = audio::read_all(*reader);
+  const std::string early = audio::ends_early(*reader, request.recording);
   request.name = name;
   request.ref_text = reference.x_vector_only ? std::string() : reference.ref_text;
   request.language = language;
   request.description = description;
   request.consent = reference.consent;
   request.request_id = request_id;
-  return engine.make_voice(request);
+  MadeVoice made = engine.make_voice(request);
+  if (!early.empty()) made.warnings.insert(made.warnings.begin(), "the recording " + early);
+  return made;
+}
+
+std::string without_voice_names(std::string_view text) {
+  constexpr std::string_view kSuffix = ".safetensors";
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find(kSuffix, at);
+    const size_t name = end == text.npos ? text.npos : text.substr(0, end).find_last_of("/'");
+    if (name == text.npos || name < at) return out += text.substr(at);
+    out += text.substr(at, name + 1 - at), out += '*', out += kSuffix;
+    at = end + kSuffix.size();
+  }
+  return out;
 }
 
 }  // namespace skald::server

@@ -39,6 +39,8 @@ class VoiceShelf final : public KeptVoices {
   /// Keeps a voice and returns its name, which is the old one's where that differs in case. Throws
   /// ApiError(403, voice_quota), ApiError(409, voice_exists), Error.
   std::string save(const Voice& voice, bool replace);
+  /// Throws as save() where a voice of that name could not be kept now.
+  void require_place(std::string_view name, bool replace) const;
   /// Throws ApiError(404, unknown_voice).
   void remove(std::string_view name);
 
@@ -51,8 +53,14 @@ class VoiceShelf final : public KeptVoices {
   void require_folder() const;
 
   const ShelfOptions options_;
+  std::optional<std::string> find_place(std::string_view name, bool replace) const;  ///< under `mutex_`
+
   mutable std::mutex mutex_;  ///< quota and folder together
   VoiceFolder folder_;
 };
+
+/// A sentence about files with '*' in the place of a voice's name: "cannot write '/voices/*.safetensors':
+/// ...".
+std::string without_voice_names(std::string_view text);
 
 }  // namespace skald::server

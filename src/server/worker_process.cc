@@ -2,7 +2,6 @@
 #include "server/worker_process.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/spawn_self.h"
 #include "skald/error.h"
 
 namespace skald::server {
@@ -25,25 +25,9 @@ WorkerProcess start_worker(const std::vector<std::string>& words) {
   };
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) fail("pipe");
-  std::string name = "skald";
-  std::vector<std::string> copies = words;
-  std::vector<char*> arguments{name.data()};
-  for (std::string& word : copies) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-
-  const pid_t parent = ::getpid(), child = ::fork();
-  if (child == 0) {
-    // Between fork and exec only what is safe after a signal: other threads may have held any lock.
-    ::setpgid(0, 0);  // Ctrl-C is the server's to pass on
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(1);
-    ::dup2(pipe[1], STDOUT_FILENO);
-    // Sockets of the front: a client would not see them closed, nor would the port be free after the front.
-    if (::close_range(3, ~0U, 0) != 0)
-      for (int descriptor = 3; descriptor < 4096; ++descriptor) ::close(descriptor);
-    ::execv("/proc/self/exe", arguments.data());
-    ::_exit(127);
-  }
+  // A group of its own: Ctrl-C is the server's to pass on. None of the front's sockets: a client would not
+  // see them closed, nor would the port be free after the front.
+  const pid_t child = spawn_self(words, pipe[1], true);
   const int error = errno;
   ::close(pipe[1]);
   if (child < 0) {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
+#include "base/printable.h"
 #include "skald/voice.h"
 #include "voice/voice_checks.h"
 
@@ -26,13 +29,11 @@ constexpr std::string_view kSuffix = ".safetensors";
 
 void require_name(std::string_view name) {
   if (valid_voice_name(name)) return;
-  std::string shown;
-  for (const char c : name.substr(0, 80)) shown += c >= ' ' && c <= '~' ? c : '?';
   throw Error(
       ErrorCode::unknown_voice,
       fmt::format("\"{}\" cannot be the name of a voice: a name is 1 to 64 letters, digits, '-' and '_', and "
                   "begins with a letter or digit",
-                  shown));
+                  printable(name.substr(0, 80))));
 }
 
 bool same_but_for_case(std::string_view a, std::string_view b) {
@@ -83,31 +84,35 @@ std::string read_file(const fs::path& path) {
   return bytes;
 }
 
-/// A file under a name of its own that disappears unless it was moved.
+/// A whole file that has no name yet where the system can make such: one that is ended meanwhile leaves
+/// nothing. Elsewhere it has a name of its own, and disappears unless it was moved.
 class TemporaryFile {
  public:
   TemporaryFile(const fs::path& folder, std::string_view name, std::string_view bytes)
       : path_((folder / fmt::format(".{}-XXXXXX", name)).string()) {
-    const int fd = ::mkstemp(path_.data());
-    if (fd < 0) fail_io(folder, "write into", errno);
-    int error = 0;
-    for (size_t done = 0; done < bytes.size() && error == 0;) {
-      const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-      if (n < 0 && errno != EINTR) error = errno;
-      if (n > 0) done += static_cast<size_t>(n);
+    // By /proc it gets its name.
+    if (::access("/proc/self/fd", X_OK) == 0)
+      fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    named_ = fd_ < 0;
+    if (named_) fd_ = ::mkstemp(path_.data());
+    if (fd_ < 0) fail_io(folder, "write into", errno);
+    if (const int error = fill(bytes); error != 0) {
+      discard();
+      fail_io(folder, "write into", error);
     }
-    if (error == 0 && ::fsync(fd) != 0) error = errno;
-    if (::close(fd) != 0 && error == 0) error = errno;
-    if (error == 0) return;
-    ::unlink(path_.c_str());
-    fail_io(folder, "write into", error);
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  ~TemporaryFile() { discard(); }
 
   /// Gives the file its name; false where there is one of that name and it must stay.
   bool move_to(const fs::path& target, bool replace) {
+    if (!named_ && !replace) {
+      if (link_to(target)) return true;
+      if (errno == EEXIST) return false;
+      fail_io(target, "write", errno);
+    }
+    if (!named_) take_name(target);
     if (replace) {
       if (::rename(path_.c_str(), target.c_str()) != 0) fail_io(target, "write", errno);
       return true;
@@ -124,7 +129,64 @@ class TemporaryFile {
   }
 
  private:
+  /// 0, or what the system said.
+  int fill(std::string_view bytes) const {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+      if (n < 0 && errno != EINTR) return errno;
+      if (n > 0) done += static_cast<size_t>(n);
+    }
+    return ::fsync(fd_) == 0 ? 0 : errno;
+  }
+  bool link_to(const fs::path& target) const {
+    const std::string own = fmt::format("/proc/self/fd/{}", fd_);
+    return ::linkat(AT_FDCWD, own.c_str(), AT_FDCWD, target.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  }
+  /// A name for as long as a rename takes: nothing else puts a file in the place of another.
+  void take_name(const fs::path& target) {
+    constexpr int kTries = 100;
+    const std::string stem = path_.substr(0, path_.size() - 6);
+    for (int i = 0; i < kTries && !named_; ++i) {
+      path_ = fmt::format("{}{}.{}", stem, ::getpid(), i);
+      named_ = link_to(path_);
+      if (!named_ && errno != EEXIST) break;
+    }
+    if (!named_) fail_io(target, "write", errno);
+  }
+  void discard() {
+    if (named_) ::unlink(path_.c_str());
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
   std::string path_;
+  int fd_ = -1;
+  bool named_ = false;
+};
+
+/// Keeps other processes from giving names in the folder meanwhile: of names that differ in case alone both
+/// could be free. A file system without locks goes without.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    constexpr int kTries = 500, kPauseUs = 10000;  // 5 s
+    for (int i = 0; fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i) {
+      if (i == kTries) {
+        ::close(fd_);
+        throw Error(ErrorCode::io,
+                    fmt::format("another process keeps the folder '{}' locked", folder.string()));
+      }
+      ::usleep(kPauseUs);
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_;
 };
 
 }  // namespace
@@ -164,10 +226,12 @@ Voice VoiceFolder::load(std::string_view name) const {
   struct stat info {};
   if (::lstat(file.c_str(), &info) != 0) {
     const std::vector<std::string> names = names_in(folder_);
-    throw Error(ErrorCode::unknown_voice,
-                fmt::format("unknown voice \"{}\"; {}", name,
-                            names.empty() ? fmt::format("there are no voices in '{}'", folder_.string())
-                                          : fmt::format("there are: {}", fmt::join(names, ", "))));
+    throw Error(
+        ErrorCode::unknown_voice,
+        fmt::format("unknown voice \"{}\"; {}", name,
+                    names.empty() ? fmt::format("there are no voices in '{}'", folder_.string())
+                                  : fmt::format("there are: {}",
+                                                printable(fmt::format("{}", fmt::join(names, ", "))))));
   }
   Voice voice = read_voice(read_file(file), file.filename().string());
   voice.name = file.stem().string();  // whoever moved the file gave it another name
@@ -182,6 +246,8 @@ void VoiceFolder::save(const Voice& voice, bool replace) {
   fs::create_directories(folder_, failure);
   if (failure)
     throw Error(ErrorCode::io, fmt::format("cannot make '{}': {}", folder_.string(), failure.message()));
+  TemporaryFile temporary(folder_, voice.name, bytes);
+  const FolderLock lock(folder_);
   const fs::path file = file_of(voice.name);
   const std::string present = file.stem().string();
   const auto exists = [&] {
@@ -190,7 +256,7 @@ void VoiceFolder::save(const Voice& voice, bool replace) {
         fmt::format("a voice \"{}\" is there; it stays as it is unless replacing it is asked for", present));
   };
   if (present != voice.name && !replace) throw exists();
-  if (!TemporaryFile(folder_, voice.name, bytes).move_to(file, replace)) throw exists();
+  if (!temporary.move_to(file, replace)) throw exists();
 }
 
 void VoiceFolder::remove(std::string_view name) {
@@ -210,7 +276,9 @@ void VoiceFolder::rename(std::string_view from, const std::string& to, bool repl
   if (only_case) {
     // The old file would be found under the new name.
     require_consent(voice);
-    TemporaryFile(folder_, to, write_voice(voice)).move_to(folder_ / (to + std::string(kSuffix)), true);
+    TemporaryFile temporary(folder_, to, write_voice(voice));
+    const FolderLock lock(folder_);
+    temporary.move_to(folder_ / (to + std::string(kSuffix)), true);
   } else {
     save(voice, replace);
   }

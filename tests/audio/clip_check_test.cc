@@ -137,5 +137,17 @@ TEST(ClipCheck, RatesAndChannelsOutOfRangeAreNamed) {
   EXPECT_THAT(refusal(r), HasSubstr("7 channels"));
 }
 
+TEST(ClipCheck, LoudBeyondComputingIsNoSilence) {
+  Recording r;
+  r.channels = 2, r.samples.assign(96000, 3e38f);
+  std::vector<std::string> warnings;
+  try {
+    audio::check_clip(r, warnings);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("louder than can be computed with"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace skald::audio

@@ -1,7 +1,10 @@
 """skald doctor: the list, statuses, variables, and that it needs neither GPU nor model."""
+import pathlib
+import subprocess
+import time
 import unittest
 
-from support import MODELS, Case, skald
+from support import MODELS, SKALD, Case, environment, skald
 
 FIELDS = {"id", "severity", "what", "do"}
 
@@ -52,6 +55,24 @@ class Doctor(Case):
         self.assertEqual(found["model"]["severity"], "ok")
         found = {one["id"]: one for one in self.findings("--only", "machine", "--device", "cpu", "--model", self.dir, status=1)}
         self.assertEqual(found["model"]["severity"], "error")
+
+    def test_names_of_nothing_are_a_usage_error(self):
+        self.assertIn("q4", self.assert_status(doctor("--weights", "q4"), 2).err)
+
+    def test_the_self_test_ends_with_doctor(self):
+        run = subprocess.Popen([SKALD, "doctor", "--device", "cpu", "--threads", "1"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        end = time.monotonic() + 60
+        while not (child := children.read_text().split()) and time.monotonic() < end:
+            time.sleep(0.05)
+        run.kill()
+        run.communicate()
+        self.assertTrue(child)
+        status = pathlib.Path(f"/proc/{child[0]}/stat")
+        lives = lambda: status.exists() and status.read_text().rpartition(")")[2].split()[0] not in "ZX"
+        while lives() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertFalse(lives(), "nobody would end it on a device that hangs")
 
     def test_text_for_people(self):
         text = self.assert_status(doctor("--only", "machine", "--device", "cpu"), 0).out.decode()

@@ -193,6 +193,11 @@ class Making(Voices):
         half = self.dir / "half.flac"
         half.write_bytes((ROOT / "tests/fixtures/audio/clip.flac").read_bytes()[:25000])
         self.assertRegex(self.add("half", clip=half).err, r"ends early: \d+ of 36000 samples")
+        cut = self.dir / "cut.wav"
+        whole = self.clip.read_bytes()
+        cut.write_bytes(whole[:len(whole) // 2])
+        self.assertRegex(self.add("cut", clip=cut).err, r"ends early: \d+ of \d+ samples")
+        self.assertNotIn("ends early", self.add("whole").err)
 
     def test_names(self):  # B045, B121
         self.add("anna")
@@ -292,6 +297,17 @@ class Keeping(Voices):
         self.refused(self.skald("voice", "import", "/dev/zero", RIGHTS, status=2), "voice_invalid")
         self.speak("vector")
 
+    def test_voices_of_one_name_in_one_file(self):
+        pack = ROOT / "tests/fixtures/voices/demo.pt"
+        self.skald("voice", "import", pack, RIGHTS)
+        kinds = {v["name"]: v["kind"] for v in self.skald("voice", "list", "--json").json()["voices"]}
+        self.assertEqual(kinds, {"demo": "in_context", "demo-2": "x_vector"})
+        before = sorted((p.name, p.read_bytes()) for p in self.store.glob("*.safetensors"))
+        again = self.skald("voice", "import", pack, RIGHTS, status=1)
+        self.refused(again, "voice_exists")
+        self.assertIn("nothing was stored", again.err)
+        self.assertEqual(sorted((p.name, p.read_bytes()) for p in self.store.glob("*.safetensors")), before)
+
     def test_files_that_are_no_voices(self):  # B044
         self.add("good")
         whole = (self.store / "good.safetensors").read_bytes()
@@ -317,6 +333,20 @@ class Keeping(Voices):
         self.add("anna")
         (self.store / "anna.safetensors").unlink()
         self.refused(self.skald("say", "--voice", "anna", "-o", self.dir / "o.wav", "Hello", status=2), "unknown_voice")
+
+    def test_ended_while_it_is_written(self):
+        slow = self.dir / "slow.c"
+        slow.write_text("#include <unistd.h>\nint fsync(int fd) { (void)fd; write(2, \"syncing\\n\", 8); sleep(20); return 0; }\n")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.dir / "slow.so", slow], check=True)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            run = subprocess.Popen([SKALD, "voice", "add", "anna", "--from", self.clip, RIGHTS], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                   env={**environment(), **self.env, "LD_PRELOAD": str(self.dir / "slow.so")})
+            while b"syncing" not in (line := run.stderr.readline()):
+                self.assertNotEqual(line, b"", "it never came to the disk")
+            run.send_signal(number)
+            self.assertEqual(run.wait(30), -number if number == signal.SIGKILL else 128 + number)
+            run.stderr.close()
+            self.assertEqual([p.name for p in self.store.iterdir() if p.suffix != ".jsonl"], [])
 
     def test_many_at_once_and_one_killed(self):  # B049
         command = lambda name: [SKALD, "voice", "add", name, "--from", self.clip, RIGHTS, "--text", "Some words"]

@@ -34,6 +34,7 @@ class FakeEngine : public Engine {
     info_.sample_rate = 24000;
     info_.samples_per_frame = kFrame;
     info_.groups = 16;
+    info_.piece_limit = 400;
   }
   ModelInfo info_;
 

@@ -125,10 +125,12 @@ TEST(LongText, B076_EverySampleOfEveryPieceIsThere) {
 }
 
 TEST(LongText, B075_ClonesGetShorterPieces) {
+  const auto limit_of = [](const std::string& dir) { return piece_limit_of(model::load_config(dir)); };
+  EXPECT_EQ(limit_of(SKALD_FIXTURES "/models/tiny-cv"), 400);
+  EXPECT_EQ(limit_of(SKALD_FIXTURES "/models/tiny-base"), 200);
+  EXPECT_EQ(limit_of(SKALD_SOURCE_DIR "/models/small-en"), 150) << "it swallows words of longer ones";
   FakeEngine engine;
-  EXPECT_EQ(default_piece_limit(engine.info()), 400);
-  engine.info_.type = "base";
-  EXPECT_EQ(default_piece_limit(engine.info()), 200);
+  engine.info_.piece_limit = 200;
   LongText text(engine, request(sentences(20)), {});
   speak(text);
   for (const SpeechRequest& piece : engine.requests) EXPECT_LE(piece.text.size(), 200u);

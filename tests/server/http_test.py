@@ -1,6 +1,8 @@
 """Routes, formats, streams, errors, limits, the door, ends: over loopback, as a client sees it."""
 import base64
 import concurrent.futures
+import os
+import re
 import shutil
 import signal
 import socket
@@ -325,6 +327,20 @@ class Door(Case):
         self.assertIn(b" 431 ", got.split(b"\r\n")[0])
         self.assertIn(b'"code":"header_too_large"', got)
 
+    def test_codings_it_does_not_know_end_the_connection(self):
+        # Otherwise the body would be read as the next request.
+        head = b"POST /v1/audio/speech/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        hidden = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for coding in (b"gzip", b"gzip, chunked", b"chunked, gzip", b"xchunked", b"chunked\r\nTransfer-Encoding: chunked",
+                       b"gzip\r\nContent-Length: %d" % len(hidden), b"chunked\r\nContent-Length: %d" % len(hidden)):
+            got = self.server.raw(head + b"Transfer-Encoding: " + coding + b"\r\n\r\n" + hidden)
+            self.assertIn(got.split(b" ")[1], (b"400", b"501"), coding)
+            self.assertNotIn(b"alive", got, coding)
+            self.assertEqual(len(re.findall(rb"(?m)^HTTP/1.1 [0-9]", got)), 1, coding)
+        text = json.dumps(speech_body()).encode()
+        good = head + b"Connection: close\r\nTransfer-Encoding: Chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
+        self.assertIn(b" 200 ", self.server.raw(good).split(b"\r\n")[0])
+
     def test_oversize_bodies(self):  # B123
         limit = 1 << 20
         head = (f"POST /v1/audio/speech/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -490,6 +506,14 @@ class Ends(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (status, b""), words)
         done = subprocess.run([SKALD, "serve", "--model", "/nonexistent", "--port", "0"], capture_output=True, timeout=PATIENCE)
         self.assertEqual((done.returncode, done.stdout), (3, b""))
+
+    def test_two_models_of_one_name(self):
+        for name in ("tiny-cv", "first"):
+            run = subprocess.run([SKALD, "serve", "--model", MODELS / "tiny-cv", "--name", "first", "--port", "0",
+                                  "--add-model", f"{name}={MODELS / 'tiny-vd'}", "--add-model", f"tiny-cv={MODELS / 'tiny-base'}"],
+                                 env={"PATH": os.environ["PATH"]}, capture_output=True, timeout=60)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn(f'would both be called "{name}"'.encode(), run.stderr)
 
     def test_several_models(self):
         server = Server("--add-model", f"other={MODELS / 'tiny-cv-1b7'}", "--add-model", f"design={MODELS / 'tiny-vd'}",

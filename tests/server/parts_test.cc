@@ -8,6 +8,7 @@
 #include "server/metrics.h"
 #include "server/outbox.h"
 #include "server/routes.h"
+#include "server/voice_shelf.h"
 
 namespace skald::server {
 namespace {
@@ -177,6 +178,15 @@ TEST(Routes, EveryPathHasItsMethods) {
   EXPECT_EQ(wrong.allow, "POST, OPTIONS");
   EXPECT_EQ(rest_of_path(*find_route("GET", "/v1/models/x-y").route, "/v1/models/x-y"), "x-y");
   EXPECT_THAT(route_table(), HasSubstr("| `POST /v1/audio/speech` | JSON | yes |"));
+}
+
+TEST(LogSentences, NameFoldersAndNoVoices) {
+  EXPECT_EQ(without_voice_names("cannot write '/data/voices/anna.safetensors': No space left on device"),
+            "cannot write '/data/voices/*.safetensors': No space left on device");
+  EXPECT_EQ(without_voice_names("'a.safetensors' and '/b/c.safetensors'"),
+            "'*.safetensors' and '/b/*.safetensors'");
+  EXPECT_EQ(without_voice_names("cannot write the audit to '/x/audit.jsonl': Not a directory"),
+            "cannot write the audit to '/x/audit.jsonl': Not a directory");
 }
 
 }  // namespace

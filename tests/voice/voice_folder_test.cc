@@ -200,5 +200,33 @@ TEST_F(Folder, ManyWritersAtOnce) {
   EXPECT_EQ(files().size(), static_cast<size_t>(kWriters + 2)) << "no file is left over";
 }
 
+TEST_F(Folder, OfNamesThatDifferInCaseOneWins) {
+  for (int round = 0; round < 20; ++round) {
+    const fs::path at = root_ / std::to_string(round);
+    std::atomic<int> won = 0;
+    std::vector<std::thread> writers;
+    for (const char* name : {"race", "Race", "RACE", "rAcE"})
+      writers.emplace_back([&, name] {
+        try {
+          VoiceFolder(at).save(voice(name), false);
+          ++won;
+        } catch (const Error& e) {
+          EXPECT_EQ(e.code(), ErrorCode::voice_exists);
+        }
+      });
+    for (std::thread& t : writers) t.join();
+    EXPECT_EQ(won, 1);
+    EXPECT_EQ(VoiceFolder(at).list().size(), 1u);
+  }
+}
+
+TEST_F(Folder, NamesOfFilesReachNoTerminal) {
+  folder_->save(voice("anna"), false);
+  std::ofstream(folder_->path() / "\033[31mred.safetensors") << "x";
+  std::string what;
+  EXPECT_EQ(code_of([&] { folder_->load("nobody"); }, &what), ErrorCode::unknown_voice);
+  EXPECT_THAT(what, HasSubstr("?[31mred"));
+}
+
 }  // namespace
 }  // namespace skald::test

@@ -54,7 +54,7 @@ OpenDevice open_device(const GpuOptions& options) {
   if (devices.empty())
     throw Error(ErrorCode::device,
                 fmt::format("there is no GPU{} ({}); `skald doctor` lists what was tried, and "
-                            "--device cpu runs without one",
+                            "the device \"cpu\" needs none",
                             any ? "" : fmt::format(" for \"{}\"", options.device), problems));
   OpenDevice open;
   open.info = choose_device(devices, options.device);
