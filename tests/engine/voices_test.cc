@@ -237,7 +237,7 @@ TEST(MakeVoice, ThoseWhoSpeakHaveTheirTurnsMeanwhile) {
   const auto maker = std::this_thread::get_id();
   const auto watch = [&](std::string_view call, std::string_view name) {
     const bool load = call == "load" && name.starts_with("speaker_encoder."),
-               encode = call.starts_with("run") && name == "speaker_encoder";
+               encode = call.starts_with("run") && name.starts_with("speaker_encoder");
     // As slow as a large model's, so that the other thread comes to wait for its turn.
     if (load || encode) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     const std::lock_guard lock(mutex);
