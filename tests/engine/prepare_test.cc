@@ -186,7 +186,8 @@ TEST(PrepareReference, FieldsThatBelongTogether) {
   r = in_context("a"), r.ref_codes.clear();
   EXPECT_THAT(base().refuses(r).what(), HasSubstr("ref_codes"));
   r = in_context("a"), r.x_vector.clear();
-  EXPECT_THAT(base().refuses(r).what(), HasSubstr("give a voice (`skald voice add` makes one), or an x_vector of 32 numbers"));
+  EXPECT_THAT(base().refuses(r).what(),
+              HasSubstr("give a voice (`skald voice add` makes one), or an x_vector of 32 numbers"));
   r = ask("a"), r.x_vector.assign(32, 0);
   EXPECT_EQ(cv().refuses(r).code(), ErrorCode::unsupported);
 }
