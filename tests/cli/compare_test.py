@@ -21,6 +21,13 @@ class Compare(Case):
         self.assertTrue(bundle["build"])
         self.assertNotIn(str(MODELS), result.out.decode())
 
+    def test_a_cpu_in_the_place_of_a_gpu_is_told(self):
+        nowhere = {"SKALD_GPU_LIBRARIES": str(self.dir)}
+        for words in (("compare", "--a", "cpu", "--b", "auto", *SHORT), ("bench", "--device", "auto", "--frames", 2)):
+            result = skald(*words, env=nowhere)
+            if "b: cpu" in result.out.decode() or words[0] == "bench" and " cpu " in result.out.decode():
+                self.assertIn("no usable", result.err)
+
     def test_targets_by_name_in_any_case(self):
         for target in ("scalar", "SCALAR"):
             result = self.assert_status(skald("compare", "--a", f"cpu:{target}", "--b", "cpu", *SHORT), 0)

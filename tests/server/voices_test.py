@@ -79,6 +79,7 @@ class Voices(VoiceCase):
         # Another recording under the same name: refused, then with force spoken with at once.
         again = self.upload(clip(seed=9), name="anna", consent="mine", ref_text="What the clip says.")
         self.assert_error(again, 409, "voice_exists", "name")
+        self.assertEqual(self.audited("voice_made"), 1, "what cannot be kept is not made")
         self.assertEqual(self.speak().body, first.body)
         self.assertEqual(self.upload(clip(seed=9), name="anna", consent="mine", ref_text="What the clip says.", force="true").status, 201)
         second = self.speak().body
