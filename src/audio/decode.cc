@@ -356,8 +356,7 @@ Recording read_all(AudioReader& reader) {
   }
 }
 
-std::string ends_early(const AudioReader& reader, const Recording& recording) {
-  const uint64_t frames = recording.samples.size() / static_cast<size_t>(reader.channels());
+std::string ends_early(const AudioReader& reader, uint64_t frames) {
   if (frames >= reader.announced_frames()) return {};
   return fmt::format("ends early: {} of {} samples are there", frames, reader.announced_frames());
 }

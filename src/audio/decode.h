@@ -50,7 +50,8 @@ class AudioReader {
 
 /// All of it. Without a limit of seconds its size in memory is unbounded.
 Recording read_all(AudioReader& reader);
-/// "ends early: N of M samples are there" where fewer were read than the file announces, else empty.
-std::string ends_early(const AudioReader& reader, const Recording& recording);
+/// "ends early: N of M samples are there" where fewer were read (of each channel) than the file announces,
+/// else empty.
+std::string ends_early(const AudioReader& reader, uint64_t frames);
 
 }  // namespace skald::audio

@@ -135,9 +135,8 @@ std::string reference_text(const diagnose::ReferenceReport& r) {
   if (!r.why_not.empty()) return fmt::format("\na reference was not measured: {}\n", r.why_not);
   if (r.audio_seconds == 0) return {};
   std::string out = fmt::format(
-      "\na reference of {:.0f} s through both encoders: {:.1f} ms, the first {:.1f} ms; op by op {:.1f} ms, "
-      "the "
-      "slowest of them\n",
+      "\na reference of {:.0f} s through both encoders: {:.1f} ms, the first {:.1f} ms; op by op {:.1f} "
+      "ms, the slowest of them\n",
       r.audio_seconds, r.ms.median, r.first_ms, r.by_op_ms);
   for (size_t i = 0; i < std::min(kRows, r.ops.size()); ++i)
     out += fmt::format("{:<36} {:<14} {:>4} {:>9.3f} ms\n", r.ops[i].label, r.ops[i].kind, r.ops[i].ops,

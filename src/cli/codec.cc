@@ -170,9 +170,8 @@ class CodecEncode : public Command {
     const std::vector<int32_t> codes = about(arguments.operands[0], encode);
     if (codes.empty())
       throw Error(ErrorCode::audio_invalid, fmt::format("'{}' holds no samples", arguments.operands[0]));
-    if (source.frames() < reader->announced_frames())
-      session.log.warning(fmt::format("'{}' ends early: {} of {} samples are there", arguments.operands[0],
-                                      source.frames(), reader->announced_frames()));
+    if (const std::string early = audio::ends_early(*reader, source.frames()); !early.empty())
+      session.log.warning(fmt::format("'{}' {}", arguments.operands[0], early));
     output->write(audio::npy_of_codes(codes, static_cast<size_t>(info.groups)));
     output->commit();
     session.signals.remove_at_exit({});

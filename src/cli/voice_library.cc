@@ -6,13 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/option_types.h"
 #include "cli/output_options.h"
 #include "cli/text_input.h"
 #include "cli/voice_options.h"
+#include "server/ascii.h"
 #include "text/utf8.h"
 
 namespace skald::cli {
@@ -72,8 +72,8 @@ class VoiceList final : public StoreCommand {
         lines += voice_line(entry.voice);
       } else {
         voices.push_back({{"name", entry.name}, {"problem", entry.problem}});
-        session.log.warning(
-            fmt::format("voice \"{}\" cannot be used: {}", printable(entry.name), printable(entry.problem)));
+        session.log.warning(fmt::format("voice \"{}\" cannot be used: {}", text::printable(entry.name),
+                                        text::printable(entry.problem)));
       }
     }
     if (json())
@@ -101,7 +101,7 @@ class VoiceShow final : public StoreCommand {
     for (const auto& [key, value] : all.items())
       if (!value.is_string() || !value.get_ref<const std::string&>().empty())
         lines += fmt::format("{:12} {}\n", key,
-                             printable(value.is_string() ? value.get<std::string>() : value.dump()));
+                             text::printable(value.is_string() ? value.get<std::string>() : value.dump()));
     print(lines);
   }
 };
@@ -220,20 +220,14 @@ class VoiceImport final : public StoreCommand {
     require_consent(voice);
   }
 
-  /// Voices of one file under one name: the second becomes "NAME-2".
+  /// Voices of one file under one name, whatever its case: the second becomes "NAME-2".
   static void number_namesakes(std::vector<Voice>& voices) {
     std::set<std::string> taken;
     for (Voice& voice : voices) {
       const std::string name = voice.name;
-      for (int number = 2; !taken.insert(folded(voice.name)).second; ++number)
+      for (int number = 2; !taken.insert(server::lower(voice.name)).second; ++number)
         voice.name = fmt::format("{}-{}", name, number);
     }
-  }
-  /// Names that differ in case alone are one.
-  static std::string folded(std::string name) {
-    for (char& c : name)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return name;
   }
 
   std::string name_;

@@ -140,7 +140,9 @@ class VoiceAdd final : public MakeCommand {
     // Longer ones are refused later, with the length; what is far longer is not read at all.
     const auto reader = audio::AudioReader::open(from_, {.seconds = 600});
     request_.recording = audio::read_all(*reader);
-    if (const std::string early = audio::ends_early(*reader, request_.recording); !early.empty())
+    if (const std::string early = audio::ends_early(
+            *reader, request_.recording.samples.size() / static_cast<size_t>(reader->channels()));
+        !early.empty())
       session.log.warning(fmt::format("'{}' {}", from_, early));
   }
 

@@ -12,9 +12,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
 #include "cli/arguments.h"
 #include "cli/option_types.h"
+#include "text/utf8.h"
 
 namespace skald::cli {
 namespace {
@@ -109,8 +109,8 @@ nlohmann::ordered_json voice_json(const Voice& v) {
 
 std::string voice_line(const Voice& v) {
   return fmt::format("{:20} {:14} {:>5} wide {:>6.1f} s  {:10} {:9} {}\n", v.name, kind_name(v),
-                     v.x_vector.size(), v.seconds, v.language.empty() ? "-" : printable(v.language),
-                     speaker_identity_name(v.identity), printable(v.source));
+                     v.x_vector.size(), v.seconds, v.language.empty() ? "-" : text::printable(v.language),
+                     speaker_identity_name(v.identity), text::printable(v.source));
 }
 
 }  // namespace skald::cli

@@ -113,7 +113,8 @@ MadeVoice VoiceShelf::make(Engine& engine, const std::string& name, const Refere
   const auto reader = audio::AudioReader::parse(
       *reference.audio, "the recording", {.bytes = options_.upload_bytes, .seconds = options_.seconds});
   request.recording = audio::read_all(*reader);
-  const std::string early = audio::ends_early(*reader, request.recording);
+  const std::string early =
+      audio::ends_early(*reader, request.recording.samples.size() / static_cast<size_t>(reader->channels()));
   request.name = name;
   request.ref_text = reference.x_vector_only ? std::string() : reference.ref_text;
   request.language = language;

@@ -151,6 +151,24 @@ size_t count_code_points(std::string_view utf8) noexcept {
                                            [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
+std::string printable(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const size_t valid = scan_utf8(bytes).valid;
+    for (size_t at = 0; at < valid;) {
+      const CodePoint c = code_point_at(bytes, at);
+      const bool control = c.value < U' ' || (c.value >= 0x7F && c.value < 0xA0);
+      out += control ? std::string_view("?") : bytes.substr(at, c.length);
+      at += c.length;
+    }
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
+    out += '?';
+    bytes.remove_prefix(1);
+  }
+  return out;
+}
+
 std::u32string to_utf32(std::string_view utf8) {
   std::u32string out;
   out.reserve(utf8.size());

@@ -40,6 +40,10 @@ void append_utf8(std::string& out, char32_t value);
 /// Number of code points of valid UTF-8.
 size_t count_code_points(std::string_view utf8) noexcept;
 
+/// The text with '?' in the place of what a terminal could take for a command: control characters, U+0080 to
+/// U+009F among them, and bytes that are no UTF-8.
+std::string printable(std::string_view bytes);
+
 /// All code points of valid UTF-8.
 std::u32string to_utf32(std::string_view utf8);
 

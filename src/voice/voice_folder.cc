@@ -12,7 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/printable.h"
 #include "skald/voice.h"
 #include "voice/voice_checks.h"
 
@@ -27,13 +26,20 @@ constexpr std::string_view kSuffix = ".safetensors";
   throw Error(ErrorCode::io, fmt::format("cannot {} '{}': {}", doing, path.string(), std::strerror(error)));
 }
 
+/// Names as messages have them: a file may have any.
+std::string ascii_of(std::string_view name) {
+  std::string shown;
+  for (const char c : name) shown += c >= ' ' && c <= '~' ? c : '?';
+  return shown;
+}
+
 void require_name(std::string_view name) {
   if (valid_voice_name(name)) return;
   throw Error(
       ErrorCode::unknown_voice,
       fmt::format("\"{}\" cannot be the name of a voice: a name is 1 to 64 letters, digits, '-' and '_', and "
                   "begins with a letter or digit",
-                  printable(name.substr(0, 80))));
+                  ascii_of(name.substr(0, 80))));
 }
 
 bool same_but_for_case(std::string_view a, std::string_view b) {
@@ -229,9 +235,9 @@ Voice VoiceFolder::load(std::string_view name) const {
     throw Error(
         ErrorCode::unknown_voice,
         fmt::format("unknown voice \"{}\"; {}", name,
-                    names.empty() ? fmt::format("there are no voices in '{}'", folder_.string())
-                                  : fmt::format("there are: {}",
-                                                printable(fmt::format("{}", fmt::join(names, ", "))))));
+                    names.empty()
+                        ? fmt::format("there are no voices in '{}'", folder_.string())
+                        : fmt::format("there are: {}", ascii_of(fmt::format("{}", fmt::join(names, ", "))))));
   }
   Voice voice = read_voice(read_file(file), file.filename().string());
   voice.name = file.stem().string();  // whoever moved the file gave it another name

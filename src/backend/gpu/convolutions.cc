@@ -45,9 +45,9 @@ void carry_state(const Binder& b, const Buffer& state, int channels, ConvArgs& a
 
 Launch conv_launch(const Binder& b, ConvArgs args, int64_t staged, int channels) {
   const auto taps = static_cast<uint64_t>(args.matrix.taps);
-  args.unit_stride = staged * kUnitChannels;
+  args.unit_stride = staged * kUnitInputs;
   args.tap_inverse = ((uint64_t{1} << 32) + taps - 1) / taps;
-  args.units = (channels + kUnitChannels - 1) / kUnitChannels * args.matrix.taps;
+  args.units = (channels + kUnitInputs - 1) / kUnitInputs * args.matrix.taps;
   args.part_units = (args.units + kParts - 1) / kParts;
   const int64_t rows = int64_t{args.lanes.lanes} * args.lanes.rows,
                 columns =

@@ -5,10 +5,9 @@
 
 namespace skald::backend::gpu {
 
-/// Rows are staged in units of so many channels (kernels/common.cuh): [units][rows][kUnitChannels].
-constexpr int kUnitChannels = 8;
+/// Floats of rows staged in units: [units][rows][kUnitInputs].
 inline int64_t staged_floats(int64_t rows, int channels) {
-  return rows * ((channels + kUnitChannels - 1) / kUnitChannels * kUnitChannels);
+  return rows * ((channels + kUnitInputs - 1) / kUnitInputs * kUnitInputs);
 }
 
 /// Blocks behind the tiles renew `state` from the staged rows, `channels` wide. `args.around` is set.

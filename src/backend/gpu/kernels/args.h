@@ -39,6 +39,9 @@ struct LaneArgs {
   kp_u64* fault;
 };
 
+/// Channels of a unit: what rows for convolutions are staged in (common.cuh).
+enum { kUnitInputs = 8 };
+
 /// How the elements of a packed matrix or of a table are stored.
 enum ElementKind { kElementF32 = 0, kElementBf16 = 1, kElementInt8 = 2, kElementF16 = 3 };
 

@@ -68,7 +68,6 @@ KP_DEV float table_value(const TableArgs& t, kp_i64 at) {
 
 /// Rows for convolutions are staged in units of neighbouring channels, so that the rows of a tile stand side
 /// by side: [units][rows of all lanes][kUnitInputs]. `unit_stride` is rows times kUnitInputs.
-enum { kUnitInputs = 8 };
 KP_DEV kp_i64 staged_offset(kp_i64 unit_stride, kp_i64 row, int column) {
   return column / kUnitInputs * unit_stride + row * kUnitInputs + column % kUnitInputs;
 }

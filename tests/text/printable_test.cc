@@ -1,10 +1,12 @@
 // What a terminal could take for a command is replaced, text is not.
-#include "base/printable.h"
-
 #include <gtest/gtest.h>
+
+#include "text/utf8.h"
 
 namespace skald::test {
 namespace {
+
+using text::printable;
 
 TEST(Printable, TextStays) {
   for (const char* text : {"", "Anna", "日本語 ñ €", "\xC2\xA0", "\xF0\x9F\x98\x80"})
