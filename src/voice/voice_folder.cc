@@ -120,7 +120,7 @@ class TemporaryFile {
     }
     if (!named_) take_name(target);
     if (replace) {
-      if (::rename(path_.c_str(), target.c_str()) != 0) fail_io(target, "write", errno);
+      rename_to(target);
       return true;
     }
     if (::link(path_.c_str(), target.c_str()) == 0) return true;
@@ -130,7 +130,7 @@ class TemporaryFile {
     if (fd < 0 && errno == EEXIST) return false;
     if (fd < 0) fail_io(target, "write", errno);
     ::close(fd);
-    if (::rename(path_.c_str(), target.c_str()) != 0) fail_io(target, "write", errno);
+    rename_to(target);
     return true;
   }
 
@@ -158,6 +158,10 @@ class TemporaryFile {
       if (!named_ && errno != EEXIST) break;
     }
     if (!named_) fail_io(target, "write", errno);
+  }
+  void rename_to(const fs::path& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0) fail_io(target, "write", errno);
+    named_ = false;  // the name may be another's by the time that this ends
   }
   void discard() {
     if (named_) ::unlink(path_.c_str());

@@ -220,6 +220,24 @@ TEST_F(Folder, OfNamesThatDifferInCaseOneWins) {
   }
 }
 
+TEST_F(Folder, ThoseWhoReplaceDoNotTakeEachOthersFiles) {
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 8; ++i)
+    writers.emplace_back([&, i] {
+      for (int n = 0; n < 60; ++n) {
+        try {
+          folder_->save(voice("replaced", static_cast<float>(i)), true);
+        } catch (const Error&) {
+          ++failed;
+        }
+      }
+    });
+  for (std::thread& t : writers) t.join();
+  EXPECT_EQ(failed, 0);
+  EXPECT_THAT(files(), ElementsAre("replaced.safetensors"));
+}
+
 TEST_F(Folder, NamesOfFilesReachNoTerminal) {
   folder_->save(voice("anna"), false);
   std::ofstream(folder_->path() / "\033[31mred.safetensors") << "x";
